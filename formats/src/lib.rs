@@ -1,0 +1,4 @@
+#![forbid(unsafe_code)]
+pub mod request;
+pub mod tape;
+pub use request::{DeviceIndex, Flags, Op, Process, Request};
