@@ -209,7 +209,9 @@ impl fmt::Display for Flags {
 
 /// A word that is not a flag.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("unknown flag {0:?}, expected names such as sync, fua, preflush, meta, readahead joined by '+'")]
+#[error(
+    "unknown flag {0:?}, expected names such as sync, fua, preflush, meta, readahead joined by '+'"
+)]
 pub struct UnknownFlag(pub String);
 
 impl FromStr for Flags {
@@ -340,7 +342,11 @@ mod tests {
 
     #[test]
     fn a_range_past_the_64_bit_space_has_no_end() {
-        let request = Request { offset_bytes: u64::MAX, length_bytes: 1, ..Request::default() };
+        let request = Request {
+            offset_bytes: u64::MAX,
+            length_bytes: 1,
+            ..Request::default()
+        };
         assert_eq!(request.end_bytes(), None);
     }
 }

@@ -40,7 +40,10 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { source: "unknown".to_owned(), resolution_ns: 1 }
+        Clock {
+            source: "unknown".to_owned(),
+            resolution_ns: 1,
+        }
     }
 }
 
@@ -171,7 +174,8 @@ pub struct Counters {
 impl Counters {
     /// Issues without completion and completions without issue.
     pub fn unpaired(&self) -> u64 {
-        self.unpaired_issues.saturating_add(self.unpaired_completions)
+        self.unpaired_issues
+            .saturating_add(self.unpaired_completions)
     }
 
     /// Adds another's counts to these.

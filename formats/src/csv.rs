@@ -1,0 +1,431 @@
+//! The project's CSV: one request a row, every value in it readable by eye and by any tool.
+//!
+//! Columns and meaning are specified in `docs/format.md`, "CSV". A value that the source did not
+//! have is an empty field. Devices stand by name. What a tape says besides its requests (losses,
+//! anchors, sector sizes, control groups) is not in the CSV.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::request::{DeviceIndex, Flags, Process, Request};
+
+/// The columns, in the order in which they are written.
+pub const COLUMNS: [&str; 12] = [
+    "time_ns",
+    "device",
+    "op",
+    "flags",
+    "offset_bytes",
+    "length_bytes",
+    "latency_ns",
+    "queue_ns",
+    "pid",
+    "process",
+    "cpu",
+    "error",
+];
+
+/// Columns without which a row is no request.
+const REQUIRED: [&str; 4] = ["time_ns", "op", "offset_bytes", "length_bytes"];
+
+/// Name given to the device of rows that name none.
+const UNNAMED_DEVICE: &str = "device0";
+
+/// What can be wrong with a CSV.
+#[derive(Debug, Error)]
+pub enum CsvError {
+    /// The bytes are not CSV, or could not be read or written.
+    #[error("{0}")]
+    Csv(#[from] ::csv::Error),
+    /// The first line does not name the columns.
+    #[error(
+        "line 1: no column named {missing:?}; the first line must name the columns, of which \
+         time_ns, op, offset_bytes and length_bytes are needed (found: {found})"
+    )]
+    MissingColumn {
+        /// The column looked for.
+        missing: &'static str,
+        /// The first line.
+        found: String,
+    },
+    /// A column that would be lost.
+    #[error("line 1: unknown column {name:?}; known are {known}; rename or remove it", known = COLUMNS.join(", "))]
+    UnknownColumn {
+        /// Its name.
+        name: String,
+    },
+    /// A column stands twice.
+    #[error("line 1: column {name:?} stands twice")]
+    DoubleColumn {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A field does not hold what its column says.
+    #[error("line {line}, byte {byte}: {column} is {found:?}: {problem}")]
+    Field {
+        /// Line, from 1.
+        line: u64,
+        /// Byte offset of the row in the input.
+        byte: u64,
+        /// Column.
+        column: &'static str,
+        /// What stands there.
+        found: String,
+        /// What was expected.
+        problem: String,
+    },
+    /// More devices than a tape can name.
+    #[error("line {line}: more than 65,536 different devices")]
+    TooManyDevices {
+        /// Line, from 1.
+        line: u64,
+    },
+}
+
+/// Writes requests as CSV.
+pub struct CsvWriter<W: Write> {
+    inner: ::csv::Writer<W>,
+    field: Vec<u8>,
+}
+
+impl<W: Write> CsvWriter<W> {
+    /// Writes the line of column names.
+    pub fn new(sink: W) -> Result<Self, CsvError> {
+        let mut inner = ::csv::Writer::from_writer(sink);
+        inner.write_record(COLUMNS)?;
+        Ok(CsvWriter {
+            inner,
+            field: Vec::with_capacity(32),
+        })
+    }
+
+    /// Writes one row; `device` is the name of the request's device.
+    pub fn write(&mut self, request: &Request, device: &str) -> Result<(), CsvError> {
+        self.number(Some(request.time_ns))?;
+        self.inner.write_field(device)?;
+        self.inner.write_field(request.op.name())?;
+        self.display(request.flags)?;
+        self.number(Some(request.offset_bytes))?;
+        self.number(Some(request.length_bytes))?;
+        self.number(request.latency_ns)?;
+        self.number(request.queue_ns)?;
+        self.number(request.process.as_ref().map(|process| process.pid))?;
+        self.inner.write_field(
+            request
+                .process
+                .as_ref()
+                .map_or("", |process| &*process.name),
+        )?;
+        self.number(request.cpu)?;
+        self.number(request.error)?;
+        self.inner.write_record(None::<&[u8]>)?;
+        Ok(())
+    }
+
+    fn number<N: std::fmt::Display>(&mut self, number: Option<N>) -> Result<(), CsvError> {
+        match number {
+            Some(number) => self.display(number),
+            None => Ok(self.inner.write_field("")?),
+        }
+    }
+
+    fn display(&mut self, value: impl std::fmt::Display) -> Result<(), CsvError> {
+        self.field.clear();
+        write!(self.field, "{value}").map_err(::csv::Error::from)?;
+        Ok(self.inner.write_field(&self.field)?)
+    }
+
+    /// Writes out what is buffered.
+    pub fn finish(mut self) -> Result<(), CsvError> {
+        Ok(self.inner.flush().map_err(::csv::Error::from)?)
+    }
+}
+
+/// Reads requests from CSV, with the columns in any order.
+pub struct CsvReader<R: Read> {
+    inner: ::csv::Reader<R>,
+    places: [Option<usize>; COLUMNS.len()],
+    record: ::csv::StringRecord,
+    devices: Vec<String>,
+    names: Vec<Arc<str>>,
+}
+
+/// Process names kept for sharing; beyond this many they are made anew.
+const SHARED_NAMES: usize = 4096;
+
+impl<R: Read> CsvReader<R> {
+    /// Reads the line of column names.
+    pub fn new(source: R) -> Result<Self, CsvError> {
+        let mut inner = ::csv::ReaderBuilder::new().from_reader(source);
+        let places = places_of_columns(inner.headers()?)?;
+        Ok(CsvReader {
+            inner,
+            places,
+            record: ::csv::StringRecord::new(),
+            devices: Vec::new(),
+            names: Vec::new(),
+        })
+    }
+
+    /// Names of the devices met so far; [`Request::device`] is an index into them.
+    pub fn devices(&self) -> &[String] {
+        &self.devices
+    }
+
+    /// The next row, `None` at the end.
+    pub fn next_request(&mut self) -> Result<Option<Request>, CsvError> {
+        if !self.inner.read_record(&mut self.record)? {
+            return Ok(None);
+        }
+        let device = self.device()?;
+        let error = self.optional::<u32>(11)?;
+        let request = Request {
+            time_ns: self.needed(0)?,
+            device,
+            op: self.needed(2)?,
+            flags: self.optional::<Flags>(3)?.unwrap_or_default(),
+            offset_bytes: self.needed(4)?,
+            length_bytes: self.needed(5)?,
+            latency_ns: self.optional(6)?,
+            queue_ns: self.optional(7)?,
+            process: self.process()?,
+            cgroup: None,
+            cpu: self.optional(10)?,
+            error,
+        };
+        if request.end_bytes().is_none() {
+            return Err(self.problem(5, "offset and length reach past the 64-bit byte range"));
+        }
+        Ok(Some(request))
+    }
+
+    fn text(&self, column: usize) -> &str {
+        self.places[column]
+            .and_then(|place| self.record.get(place))
+            .unwrap_or("")
+    }
+
+    fn needed<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        column: usize,
+    ) -> Result<T, CsvError> {
+        self.text(column)
+            .parse()
+            .map_err(|error: T::Err| self.problem(column, &error))
+    }
+
+    fn optional<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        column: usize,
+    ) -> Result<Option<T>, CsvError> {
+        if self.text(column).is_empty() {
+            Ok(None)
+        } else {
+            self.needed(column).map(Some)
+        }
+    }
+
+    fn device(&mut self) -> Result<DeviceIndex, CsvError> {
+        let name = Some(self.text(1))
+            .filter(|name| !name.is_empty())
+            .unwrap_or(UNNAMED_DEVICE);
+        let known = self.devices.iter().position(|device| device == name);
+        let position = known.unwrap_or(self.devices.len());
+        let Ok(index) = u16::try_from(position) else {
+            return Err(CsvError::TooManyDevices { line: self.line() });
+        };
+        if known.is_none() {
+            let name = name.to_owned();
+            self.devices.push(name);
+        }
+        Ok(DeviceIndex(index))
+    }
+
+    fn process(&mut self) -> Result<Option<Process>, CsvError> {
+        let Some(pid) = self.optional::<u32>(8)? else {
+            if self.text(9).is_empty() {
+                return Ok(None);
+            }
+            return Err(self.problem(9, "a process needs its pid in column pid"));
+        };
+        let name = self.shared_name();
+        Ok(Some(Process { pid, name }))
+    }
+
+    fn shared_name(&mut self) -> Arc<str> {
+        let name = self.text(9);
+        if let Some(shared) = self.names.iter().rev().find(|shared| &***shared == name) {
+            return Arc::clone(shared);
+        }
+        let shared: Arc<str> = Arc::from(name);
+        if self.names.len() == SHARED_NAMES {
+            self.names.clear();
+        }
+        self.names.push(Arc::clone(&shared));
+        shared
+    }
+
+    fn line(&self) -> u64 {
+        self.record.position().map_or(0, ::csv::Position::line)
+    }
+
+    fn problem(&self, column: usize, problem: &(impl ToString + ?Sized)) -> CsvError {
+        CsvError::Field {
+            line: self.line(),
+            byte: self.record.position().map_or(0, ::csv::Position::byte),
+            column: COLUMNS[column],
+            found: self.text(column).chars().take(80).collect(),
+            problem: problem.to_string(),
+        }
+    }
+}
+
+fn places_of_columns(
+    headers: &::csv::StringRecord,
+) -> Result<[Option<usize>; COLUMNS.len()], CsvError> {
+    let mut places = [None; COLUMNS.len()];
+    for (place, name) in headers.iter().enumerate() {
+        let Some(column) = COLUMNS.iter().position(|column| *column == name) else {
+            if !headers.iter().any(|header| REQUIRED.contains(&header)) {
+                break; // no line of names at all: say so, not that its first value is no column
+            }
+            return Err(CsvError::UnknownColumn {
+                name: name.chars().take(80).collect(),
+            });
+        };
+        if places[column].replace(place).is_some() {
+            return Err(CsvError::DoubleColumn {
+                name: COLUMNS[column],
+            });
+        }
+    }
+    for missing in REQUIRED {
+        let column = COLUMNS.iter().position(|column| *column == missing);
+        if column.is_none_or(|column| places[column].is_none()) {
+            let found = headers
+                .iter()
+                .collect::<Vec<_>>()
+                .join(",")
+                .chars()
+                .take(200)
+                .collect();
+            return Err(CsvError::MissingColumn { missing, found });
+        }
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Op;
+
+    fn full() -> Request {
+        Request {
+            time_ns: 17,
+            device: DeviceIndex(0),
+            op: Op::Write,
+            flags: Flags::SYNC | Flags::FUA,
+            offset_bytes: 4096,
+            length_bytes: 512,
+            latency_ns: Some(90),
+            queue_ns: Some(3),
+            process: Some(Process {
+                pid: 42,
+                name: "imap, \"x\"".into(),
+            }),
+            cgroup: None,
+            cpu: Some(1),
+            error: Some(5),
+        }
+    }
+
+    fn read(text: &str) -> Result<Vec<Request>, CsvError> {
+        let mut reader = CsvReader::new(text.as_bytes())?;
+        let mut rows = Vec::new();
+        while let Some(row) = reader.next_request()? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    fn message(text: &str) -> String {
+        read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_row_is_written_as_specified() {
+        let mut out = Vec::new();
+        let mut writer = CsvWriter::new(&mut out).unwrap();
+        writer.write(&full(), "sda").unwrap();
+        writer
+            .write(
+                &Request {
+                    op: Op::Flush,
+                    ..Request::default()
+                },
+                "sda",
+            )
+            .unwrap();
+        writer.finish().unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "time_ns,device,op,flags,offset_bytes,length_bytes,latency_ns,queue_ns,pid,process,cpu,error\n\
+             17,sda,write,sync+fua,4096,512,90,3,42,\"imap, \"\"x\"\"\",1,5\n\
+             0,sda,flush,,0,0,,,,,,\n"
+        );
+    }
+
+    #[test]
+    fn what_was_written_reads_back_with_columns_in_any_order() {
+        let rows = read(
+            "process,pid,length_bytes,op,time_ns,offset_bytes,flags,latency_ns,queue_ns,cpu,error,device\n\
+             \"imap, \"\"x\"\"\",42,512,write,17,4096,sync+fua,90,3,1,5,sda\n",
+        )
+        .unwrap();
+        assert_eq!(rows, [full()]);
+    }
+
+    #[test]
+    fn absent_columns_and_empty_fields_are_unknown() {
+        let rows = read("time_ns,op,offset_bytes,length_bytes\n5,read,0,4096\n").unwrap();
+        let expected = Request {
+            time_ns: 5,
+            length_bytes: 4096,
+            ..Request::default()
+        };
+        assert_eq!(rows, [expected]);
+    }
+
+    #[test]
+    fn devices_are_numbered_as_they_come() {
+        let text = "time_ns,device,op,offset_bytes,length_bytes\n1,b,read,0,1\n2,a,read,0,1\n3,b,read,0,1\n";
+        let mut reader = CsvReader::new(text.as_bytes()).unwrap();
+        let mut seen = Vec::new();
+        while let Some(row) = reader.next_request().unwrap() {
+            seen.push(row.device.0);
+        }
+        assert_eq!(
+            (seen, reader.devices()),
+            (vec![0, 1, 0], &["b".to_owned(), "a".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn errors_say_where_what_and_what_was_expected() {
+        let head = "time_ns,op,offset_bytes,length_bytes\n";
+        assert_eq!(
+            message(&format!("{head}1,read,0,4096\n2,read,x,4096\n")),
+            "line 3, byte 51: offset_bytes is \"x\": invalid digit found in string"
+        );
+        assert!(message(&format!("{head}1,erase,0,1\n")).contains("unknown operation \"erase\""));
+        assert!(message(&format!("{head}1,read,18446744073709551615,1\n")).contains("64-bit"));
+        assert!(message("time_ns,op,offset_bytes\n").contains("no column named \"length_bytes\""));
+        assert!(message("17,sda,write\n").contains("no column named \"time_ns\""));
+        assert!(message(&head.replace("op", "op,latency")).contains("unknown column \"latency\""));
+        assert!(message(&head.replace("op", "op,op")).contains("stands twice"));
+        assert!(message("").contains("no column named"));
+    }
+}
