@@ -1,1 +1,42 @@
-pub mod nothing {}
+//! Recording sessions: what the kernel reports about block I/O becomes a tape, with every loss
+//! accounted for.
+//!
+//! A [`Session`] arms the kernel's block tracepoints for a set of devices and then runs until it is
+//! told to stop. Three things happen at the same time:
+//!
+//! ```text
+//! kernel rings, one per processor
+//!    │  drained in place, merged by time
+//!    ▼
+//! pairing (events → requests, `iotape_formats::pairing`)
+//!    │  bounded channel
+//!    ▼
+//! writer thread (tape blocks, compression, file)
+//! ```
+//!
+//! The thread that drains the rings does nothing that can wait on a disk: encoding and writing are
+//! the writer thread's. When the writer falls behind, the channel fills, the drain waits, the rings
+//! absorb what they can, and the kernel counts what they cannot. That count goes into the tape at
+//! the time range where it happened, and every request that was open at that moment loses its
+//! latency: a loss never turns into a wrong number.
+//!
+//! Nothing is printed here. Progress comes through a callback, notable circumstances are
+//! [`Warning`]s, and signals are the caller's business: it sets the stop flag.
+//!
+//! Everything that is armed in the kernel hangs on file descriptors, so that nothing stays behind
+//! however the process ends.
+//!
+//! On other systems than Linux the crate compiles and [`Session::start`] answers
+//! [`CaptureError::Unsupported`].
+
+mod doctor;
+mod error;
+mod options;
+mod report;
+mod unsupported;
+
+pub use doctor::{Finding, Status};
+pub use error::CaptureError;
+pub use options::Options;
+pub use report::{Ended, Progress, Report, Warning};
+pub use unsupported::{Session, doctor};

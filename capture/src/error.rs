@@ -1,0 +1,99 @@
+//! Why a recording could not start or go on.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a recording could not start or go on.
+#[derive(Debug, Error)]
+pub enum CaptureError {
+    /// No recorder exists for this operating system.
+    #[error(
+        "recording is not supported on this operating system: record on Linux, or import another tool's file"
+    )]
+    Unsupported,
+    /// No device was named.
+    #[error("no device to record was named")]
+    NoDevice,
+    /// The ring size cannot be used.
+    #[error("ring of {bytes} bytes: expected a power of two of at least {least} bytes")]
+    RingSize {
+        /// What was asked for.
+        bytes: usize,
+        /// The smallest ring.
+        least: usize,
+    },
+    /// There is no such device.
+    #[error("{path}: no such block device ({source})")]
+    UnknownDevice {
+        /// As it was named.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("{path} is not a block device")]
+    NotABlockDevice {
+        /// As it was named.
+        path: PathBuf,
+    },
+    /// It is a partition.
+    #[error("{partition} is a partition: its I/O is reported on the whole disk; record {disk}")]
+    Partition {
+        /// Name of the partition.
+        partition: String,
+        /// Name of its disk.
+        disk: String,
+    },
+    /// It has no medium, so that no I/O can happen.
+    #[error(
+        "{device} has a size of 0: no medium, or a loop or zram device that is not set up; no I/O can happen on it"
+    )]
+    NoMedium {
+        /// Name of the device.
+        device: String,
+    },
+    /// The device layer was asked for where it does not exist.
+    #[error(
+        "{device} has no request queue, so that nothing can be recorded at its device layer: leave the layer to its default, or record the devices below it"
+    )]
+    NoDeviceLayer {
+        /// Name of the device.
+        device: String,
+    },
+    /// A right is missing.
+    #[error("{action}: permission denied ({missing} is missing); {remedy}")]
+    Permission {
+        /// What was tried.
+        action: &'static str,
+        /// Which right is missing.
+        missing: String,
+        /// The command that helps.
+        remedy: String,
+    },
+    /// The kernel has no block tracepoints.
+    #[error(
+        "the kernel has no tracepoint block:{name}: it needs CONFIG_BLK_DEV_IO_TRACE or CONFIG_FTRACE with CONFIG_BLOCK"
+    )]
+    NoTracepoint {
+        /// Name of the tracepoint.
+        name: &'static str,
+    },
+    /// The kernel describes a tracepoint in a way that is not understood.
+    #[error("tracepoint block:{name}: {reason}")]
+    TracepointFormat {
+        /// Name of the tracepoint.
+        name: &'static str,
+        /// What was expected and not found.
+        reason: String,
+    },
+    /// A call of the system failed otherwise.
+    #[error("{action}: {source}")]
+    System {
+        /// What was tried.
+        action: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,49 @@
+//! What to record and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use iotape_formats::tape::Layer;
+
+/// What to record and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Block devices: a path such as `/dev/sda`, or a name such as `sda`. Naming one twice is the
+    /// same as naming it once.
+    pub devices: Vec<PathBuf>,
+    /// Where requests are seen. `None` takes each device's default: the device layer where it has
+    /// a request queue, else the queue layer ([`crate::Warning::QueueLayerOnly`] says so).
+    pub layer: Option<Layer>,
+    /// Size of the kernel's ring of each processor, in bytes: a power of two, at least
+    /// [`Options::MIN_RING_BYTES`].
+    pub ring_bytes: usize,
+    /// Leaves the host's name out of the tape.
+    pub hide_host: bool,
+    /// Ends the recording after this time; `None` records until it is stopped.
+    pub duration: Option<Duration>,
+    /// The program that records, as the tape's header names it.
+    pub tool: String,
+    /// Where the tape is written. Only used to warn when that is on a recorded device.
+    pub tape_path: Option<PathBuf>,
+}
+
+impl Options {
+    /// Default of [`Options::ring_bytes`]: about 80 ms of a processor that sees 150,000 requests
+    /// a second.
+    pub const DEFAULT_RING_BYTES: usize = 2 << 20;
+    /// Smallest ring.
+    pub const MIN_RING_BYTES: usize = 64 << 10;
+
+    /// Records these devices until stopped, with every option at its default.
+    pub fn new(devices: Vec<PathBuf>) -> Options {
+        Options {
+            devices,
+            layer: None,
+            ring_bytes: Options::DEFAULT_RING_BYTES,
+            hide_host: false,
+            duration: None,
+            tool: concat!("iotape ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tape_path: None,
+        }
+    }
+}

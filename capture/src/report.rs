@@ -1,0 +1,116 @@
+//! What a recording tells while it runs and when it ends.
+
+use std::fmt;
+use std::time::Duration;
+
+use iotape_formats::tape::Summary;
+
+/// The state of a running recording, about once a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Requests that were completed or given up so far.
+    pub requests: u64,
+    /// Bytes that those read and wrote.
+    pub bytes: u64,
+    /// Events that the kernel had to drop so far.
+    pub lost_events: u64,
+    /// Bytes of tape written so far.
+    pub tape_bytes: u64,
+    /// Requests that were in flight just now.
+    pub in_flight: u64,
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The stop flag was set.
+    Stopped,
+    /// The duration was over.
+    Duration,
+    /// The last recorded device went away.
+    DevicesGone,
+}
+
+/// A finished recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Totals of the tape.
+    pub summary: Summary,
+    /// Size of the tape.
+    pub tape_bytes: u64,
+    /// From the start until the last request was taken.
+    pub elapsed: Duration,
+    /// Why it ended.
+    pub ended: Ended,
+    /// What to know about the tape, those of the start included.
+    pub warnings: Vec<Warning>,
+}
+
+/// A circumstance that changes what a tape says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The device has no request queue of its own and was recorded at the queue layer.
+    QueueLayerOnly {
+        /// Name of the device.
+        device: String,
+    },
+    /// Two recorded devices lie on each other: the same I/O appears at both.
+    Stacked {
+        /// The device above, such as a dm or md device.
+        upper: String,
+        /// The recorded device that it is built on.
+        lower: String,
+    },
+    /// The tape is written to a recorded device: the recording sees its own writes.
+    TapeOnRecordedDevice {
+        /// Name of the device.
+        device: String,
+    },
+    /// The device went away during the recording.
+    DeviceGone {
+        /// Name of the device.
+        device: String,
+    },
+    /// A processor came online during the recording: its first events may be missing.
+    ProcessorAdded {
+        /// Number of the processor.
+        cpu: u32,
+    },
+    /// The kernel lost events.
+    EventsLost {
+        /// How many, as far as the kernel says.
+        events: u64,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::QueueLayerOnly { device } => write!(
+                f,
+                "{device} has no request queue: recorded at the queue layer (requests as their submitters asked)"
+            ),
+            Warning::Stacked { upper, lower } => write!(
+                f,
+                "{upper} is built on {lower} and both are recorded: the same I/O appears at both"
+            ),
+            Warning::TapeOnRecordedDevice { device } => write!(
+                f,
+                "the tape is written to {device}, which is recorded: the tape contains its own writeback; write it elsewhere"
+            ),
+            Warning::DeviceGone { device } => {
+                write!(f, "{device} went away during the recording")
+            }
+            Warning::ProcessorAdded { cpu } => write!(
+                f,
+                "processor {cpu} came online during the recording: its first events may be missing"
+            ),
+            Warning::EventsLost { events } => write!(
+                f,
+                "the kernel lost {events} events: use a larger ring, or give the recorder more processor time"
+            ),
+        }
+    }
+}
