@@ -1,5 +1,43 @@
+//! The tape: requests and what is known about their capture, in one file.
+//!
+//! A tape is written front to back by a recorder that may die at any moment, and read years later
+//! by somebody who has a damaged copy and the specification (`docs/format.md`). So it is a chain of
+//! records, each found by a marker and proved by checksums; requests lie in blocks that need nothing
+//! from each other; and the footer only repeats, in one place, what the records say.
+//!
+//! Within a block each field is a column of its own, since the values of one field resemble each
+//! other more than they resemble their neighbours in the same request.
+//!
+//! [`Encoder`] and [`Scanner`] do no I/O; [`TapeWriter`] and [`TapeReader`] put a sink and a source
+//! behind them.
+
+mod block;
+mod columns;
+mod damage;
+mod decode;
+mod encode;
+mod encoder;
+mod error;
+mod id;
+mod metadata;
 mod model;
+mod reader;
+mod scanner;
+mod sequence;
+mod tally;
+mod wire;
+mod writer;
+
+pub use block::{Block, OptionalColumn};
+pub use columns::Columns;
+pub use damage::{BadRecord, Damage, Fault};
+pub use encoder::{Encoder, Level};
+pub use error::{Corrupt, TapeError};
+pub use id::{InvalidTapeId, TapeId};
 pub use model::*;
-/// A hash of the requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct TapeId(pub u128);
+pub use reader::TapeReader;
+pub use scanner::{Record, Scanner, Step};
+pub use writer::TapeWriter;
+
+/// Most requests in a block.
+pub const BLOCK_REQUESTS: usize = wire::MAX_BLOCK_REQUESTS;

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-#[allow(unused_imports)]
-use crate::request::{DeviceIndex, Op, Request};
+#[cfg(doc)]
+use crate::request::Request;
+use crate::request::{DeviceIndex, Op};
 
 /// Where the tape comes from and how to read its times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

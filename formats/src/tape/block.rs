@@ -1,0 +1,280 @@
+//! A block's requests as columns in memory.
+
+use std::sync::Arc;
+
+use super::columns::Columns;
+use super::model::Summary;
+use crate::request::{DeviceIndex, Flags, Op, Process, Request};
+
+/// Values of a field that not every request has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Optional<T> {
+    /// One per row; the default where the row has none.
+    pub values: Vec<T>,
+    /// Whether each row has one. Empty when `presence` says it all.
+    pub present: Vec<bool>,
+    /// How many rows have one.
+    pub count: usize,
+}
+
+impl<T: Copy + Default> Optional<T> {
+    pub(super) fn push(&mut self, value: Option<T>) {
+        self.values.push(value.unwrap_or_default());
+        self.present.push(value.is_some());
+        self.count += usize::from(value.is_some());
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.present.clear();
+        self.count = 0;
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<T> {
+        if *self.present.get(row)? {
+            self.values.get(row).copied()
+        } else {
+            None
+        }
+    }
+
+    /// Makes the column empty-handed for `rows` rows.
+    pub(super) fn set_absent(&mut self, rows: usize) {
+        self.clear();
+        self.values.resize(rows, T::default());
+        self.present.resize(rows, false);
+    }
+}
+
+/// A column whose rows may have no value.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionalColumn<'a, T> {
+    values: &'a [T],
+    present: &'a [bool],
+    count: usize,
+}
+
+impl<'a, T: Copy> OptionalColumn<'a, T> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// How many rows have a value.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The value of a row.
+    pub fn get(&self, row: usize) -> Option<T> {
+        if *self.present.get(row)? {
+            self.values.get(row).copied()
+        } else {
+            None
+        }
+    }
+
+    /// The rows' values in order.
+    pub fn iter(&self) -> impl Iterator<Item = Option<T>> + 'a {
+        self.values
+            .iter()
+            .zip(self.present)
+            .map(|(value, present)| present.then_some(*value))
+    }
+}
+
+/// Requests of one block, decoded. The buffers are reused from block to block.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    pub(super) times: Vec<u64>,
+    pub(super) ops: Vec<Op>,
+    pub(super) flags: Vec<Flags>,
+    pub(super) devices: Vec<DeviceIndex>,
+    pub(super) offsets: Vec<u64>,
+    pub(super) lengths: Vec<u64>,
+    pub(super) latency: Optional<u64>,
+    pub(super) queue: Optional<u64>,
+    /// Positions in `process_table`.
+    pub(super) process: Optional<u32>,
+    pub(super) process_table: Vec<Process>,
+    pub(super) cgroup: Optional<u64>,
+    pub(super) cpu: Optional<u32>,
+    pub(super) error: Optional<u32>,
+    pub(super) summary: Summary,
+    pub(super) columns: Columns,
+}
+
+impl Block {
+    /// An empty block, to be filled by a reader.
+    pub fn new() -> Block {
+        Block::default()
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Whether there is no request.
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    /// Totals of the block, from its header. They are of all its requests' fields, whichever
+    /// columns were decoded.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Which columns the reader decoded; the others read as absent.
+    pub fn columns(&self) -> Columns {
+        self.columns
+    }
+
+    /// When each request was seen, in nanoseconds since the tape's first anchor.
+    pub fn times_ns(&self) -> &[u64] {
+        &self.times
+    }
+
+    /// What each request does.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// How each request asks to be treated.
+    pub fn flags(&self) -> &[Flags] {
+        &self.flags
+    }
+
+    /// The device of each request.
+    pub fn devices(&self) -> &[DeviceIndex] {
+        &self.devices
+    }
+
+    /// First byte of each request.
+    pub fn offsets_bytes(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// Length of each request. Offset and length add up to at most 2^64 - 1.
+    pub fn lengths_bytes(&self) -> &[u64] {
+        &self.lengths
+    }
+
+    /// Time from each request until its completion, in nanoseconds.
+    pub fn latencies_ns(&self) -> OptionalColumn<'_, u64> {
+        column(&self.latency)
+    }
+
+    /// Time that each request was queued before, in nanoseconds.
+    pub fn queues_ns(&self) -> OptionalColumn<'_, u64> {
+        column(&self.queue)
+    }
+
+    /// Position of each request's process in [`Block::process_table`].
+    pub fn processes(&self) -> OptionalColumn<'_, u32> {
+        column(&self.process)
+    }
+
+    /// The processes of this block.
+    pub fn process_table(&self) -> &[Process] {
+        &self.process_table
+    }
+
+    /// Control group of each request.
+    pub fn cgroups(&self) -> OptionalColumn<'_, u64> {
+        column(&self.cgroup)
+    }
+
+    /// Processor of each request.
+    pub fn cpus(&self) -> OptionalColumn<'_, u32> {
+        column(&self.cpu)
+    }
+
+    /// Outcome of each request.
+    pub fn errors(&self) -> OptionalColumn<'_, u32> {
+        column(&self.error)
+    }
+
+    /// One request.
+    ///
+    /// # Panics
+    ///
+    /// When `row` is not below [`Block::len`].
+    pub fn request(&self, row: usize) -> Request {
+        let process = self
+            .process
+            .get(row)
+            .and_then(|at| self.process_table.get(at as usize));
+        Request {
+            time_ns: self.times[row],
+            device: self.devices[row],
+            op: self.ops[row],
+            flags: self.flags[row],
+            offset_bytes: self.offsets[row],
+            length_bytes: self.lengths[row],
+            latency_ns: self.latency.get(row),
+            queue_ns: self.queue.get(row),
+            process: process.map(|Process { pid, name }| Process {
+                pid: *pid,
+                name: Arc::clone(name),
+            }),
+            cgroup: self.cgroup.get(row),
+            cpu: self.cpu.get(row),
+            error: self.error.get(row),
+        }
+    }
+
+    /// The requests in the order of the tape.
+    pub fn requests(&self) -> impl Iterator<Item = Request> + '_ {
+        (0..self.len()).map(|row| self.request(row))
+    }
+}
+
+fn column<T>(optional: &Optional<T>) -> OptionalColumn<'_, T> {
+    OptionalColumn {
+        values: &optional.values,
+        present: &optional.present,
+        count: optional.count,
+    }
+}
+
+impl Block {
+    pub(super) fn clear(&mut self) {
+        self.times.clear();
+        self.ops.clear();
+        self.flags.clear();
+        self.devices.clear();
+        self.offsets.clear();
+        self.lengths.clear();
+        self.latency.clear();
+        self.queue.clear();
+        self.process.clear();
+        self.process_table.clear();
+        self.cgroup.clear();
+        self.cpu.clear();
+        self.error.clear();
+        self.summary = Summary::default();
+    }
+
+    /// Adds a request, whose process is `process` in the table.
+    pub(super) fn push(&mut self, request: &Request, process: Option<u32>) {
+        self.times.push(request.time_ns);
+        self.ops.push(request.op);
+        self.flags.push(request.flags);
+        self.devices.push(request.device);
+        self.offsets.push(request.offset_bytes);
+        self.lengths.push(request.length_bytes);
+        self.latency.push(request.latency_ns);
+        self.queue.push(request.queue_ns);
+        self.process.push(process);
+        self.cgroup.push(request.cgroup);
+        self.cpu.push(request.cpu);
+        self.error.push(request.error);
+    }
+}
