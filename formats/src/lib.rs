@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 pub mod csv;
+pub mod event;
 pub mod request;
 pub mod tape;
+pub mod tracepoint;
 pub use request::{DeviceIndex, Flags, Op, Process, Request};
