@@ -84,6 +84,16 @@ pub enum CsvError {
     },
 }
 
+impl CsvError {
+    /// Whether the reader of what we write has gone away, as `head` does when it has enough.
+    pub fn is_broken_pipe(&self) -> bool {
+        let CsvError::Csv(error) = self else {
+            return false;
+        };
+        matches!(error.kind(), ::csv::ErrorKind::Io(io) if io.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+}
+
 /// Writes requests as CSV.
 pub struct CsvWriter<W: Write> {
     inner: ::csv::Writer<W>,
