@@ -63,7 +63,7 @@ impl Encoder {
     ) -> Result<Encoder, TapeError> {
         let mut encoder = Encoder {
             level,
-            devices: devices.len(),
+            devices: 0,
             open: Block::new(),
             processes: HashMap::new(),
             name_bytes: 0,
@@ -75,18 +75,28 @@ impl Encoder {
         };
         out.extend_from_slice(&HEAD_MAGIC);
         encoder.put(opcode::HEADER, out, |out| metadata::put(header, out))?;
-        for (expected, device) in devices.iter().enumerate() {
-            if usize::from(device.index.0) != expected {
-                let (name, found) = (device.name.clone(), device.index.0);
-                return Err(TapeError::DeviceOrder {
-                    name,
-                    found,
-                    expected,
-                });
-            }
-            encoder.put(opcode::DEVICE, out, |out| metadata::put(device, out))?;
+        for device in devices {
+            encoder.device(device, out)?;
         }
         Ok(encoder)
+    }
+
+    /// Appends a device that requests from here on may name.
+    ///
+    /// # Errors
+    ///
+    /// When its index is not the next one, or a text is too long to store.
+    pub fn device(&mut self, device: &Device, out: &mut Vec<u8>) -> Result<(), TapeError> {
+        if usize::from(device.index.0) != self.devices {
+            return Err(TapeError::DeviceOrder {
+                name: device.name.clone(),
+                found: device.index.0,
+                expected: self.devices,
+            });
+        }
+        self.put(opcode::DEVICE, out, |out| metadata::put(device, out))?;
+        self.devices += 1;
+        Ok(())
     }
 
     /// Adds a request; appends a block when that fills it.

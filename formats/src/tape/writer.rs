@@ -47,6 +47,17 @@ impl<W: Write> TapeWriter<W> {
         Ok(writer)
     }
 
+    /// Adds a device that only turned up later; requests from here on may name it.
+    ///
+    /// # Errors
+    ///
+    /// When its index is not the next one, a text is too long, or the sink fails.
+    pub fn device(&mut self, device: &Device) -> Result<(), TapeError> {
+        self.alive()?;
+        self.encoder.device(device, &mut self.out)?;
+        self.drain()
+    }
+
     /// Adds a request; writes the block when that fills it.
     ///
     /// # Errors
