@@ -14,6 +14,8 @@
 #![forbid(unsafe_code)]
 pub mod csv;
 pub mod event;
+pub mod order;
+pub mod pairing;
 pub mod request;
 pub mod sort;
 pub mod tape;

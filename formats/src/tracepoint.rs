@@ -183,7 +183,8 @@ struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Reads a line such as `field:char rwbs[8];	offset:34;	size:8;	signed:0;`.
+    /// Reads a line that begins with `field:` and gives declaration, offset and size, each ended
+    /// by a semicolon.
     fn parse(line: &'a str) -> Option<Field<'a>> {
         let mut parts = line
             .trim()
