@@ -4,7 +4,7 @@
 //! have is an empty field. Devices stand by name. What a tape says besides its requests (losses,
 //! anchors, sector sizes, control groups) is not in the CSV.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -36,7 +36,7 @@ const UNNAMED_DEVICE: &str = "device0";
 /// What can be wrong with a CSV.
 #[derive(Debug, Error)]
 pub enum CsvError {
-    /// The bytes are not CSV, or could not be read or written.
+    /// The bytes are not CSV, or could not be read.
     #[error("{0}")]
     Csv(#[from] ::csv::Error),
     /// The first line does not name the columns.
@@ -84,16 +84,6 @@ pub enum CsvError {
     },
 }
 
-impl CsvError {
-    /// Whether the reader of what we write has gone away, as `head` does when it has enough.
-    pub fn is_broken_pipe(&self) -> bool {
-        let CsvError::Csv(error) = self else {
-            return false;
-        };
-        matches!(error.kind(), ::csv::ErrorKind::Io(io) if io.kind() == std::io::ErrorKind::BrokenPipe)
-    }
-}
-
 /// Writes requests as CSV.
 pub struct CsvWriter<W: Write> {
     inner: ::csv::Writer<W>,
@@ -102,7 +92,7 @@ pub struct CsvWriter<W: Write> {
 
 impl<W: Write> CsvWriter<W> {
     /// Writes the line of column names.
-    pub fn new(sink: W) -> Result<Self, CsvError> {
+    pub fn new(sink: W) -> io::Result<Self> {
         let mut inner = ::csv::Writer::from_writer(sink);
         inner.write_record(COLUMNS)?;
         Ok(CsvWriter {
@@ -112,7 +102,7 @@ impl<W: Write> CsvWriter<W> {
     }
 
     /// Writes one row; `device` is the name of the request's device.
-    pub fn write(&mut self, request: &Request, device: &str) -> Result<(), CsvError> {
+    pub fn write(&mut self, request: &Request, device: &str) -> io::Result<()> {
         self.number(Some(request.time_ns))?;
         self.inner.write_field(device)?;
         self.inner.write_field(request.op.name())?;
@@ -134,22 +124,22 @@ impl<W: Write> CsvWriter<W> {
         Ok(())
     }
 
-    fn number<N: std::fmt::Display>(&mut self, number: Option<N>) -> Result<(), CsvError> {
+    fn number<N: std::fmt::Display>(&mut self, number: Option<N>) -> io::Result<()> {
         match number {
             Some(number) => self.display(number),
             None => Ok(self.inner.write_field("")?),
         }
     }
 
-    fn display(&mut self, value: impl std::fmt::Display) -> Result<(), CsvError> {
+    fn display(&mut self, value: impl std::fmt::Display) -> io::Result<()> {
         self.field.clear();
-        write!(self.field, "{value}").map_err(::csv::Error::from)?;
+        write!(self.field, "{value}")?;
         Ok(self.inner.write_field(&self.field)?)
     }
 
     /// Writes out what is buffered.
-    pub fn finish(mut self) -> Result<(), CsvError> {
-        Ok(self.inner.flush().map_err(::csv::Error::from)?)
+    pub fn finish(mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }
 

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 pub mod csv;
 pub mod event;
+pub mod export;
 pub mod order;
 pub mod pairing;
 pub mod request;
