@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 pub mod csv;
+pub mod edit;
 pub mod event;
 pub mod export;
 pub mod order;

@@ -99,7 +99,8 @@ impl DeviceExtent {
         });
     }
 
-    fn merge(&mut self, other: &DeviceExtent) {
+    /// Adds what more requests of the same device span.
+    pub fn merge(&mut self, other: &DeviceExtent) {
         self.requests = self.requests.saturating_add(other.requests);
         self.widen(other);
     }
