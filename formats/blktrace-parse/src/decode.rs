@@ -195,6 +195,9 @@ impl Decoder {
             self.start = input.iter().copied().take(MAGIC_BYTES).collect();
         }
         let (outcome, used) = self.search(&Format::ALL, input, last);
+        if let (Some(format), 0) = (self.format, used) {
+            return Ok(self.settle(format, input, last));
+        }
         let searched = self.offset + used as u64;
         let foreign = self.skip.is_some_and(|skip| skip.nonzero_end > skip.start);
         if foreign && (matches!(outcome, Outcome::End) || searched > SEARCH_BYTES) {
@@ -242,7 +245,7 @@ impl Decoder {
         }
         // Up to the last byte of a header that begins before the claimed end.
         let inside = input.get(header..input.len().min(claimed + header - 1));
-        if let Some((next, _)) = find_header(&[format], inside.unwrap_or_default()) {
+        if let Some((next, _)) = find_header(&[format], inside.unwrap_or_default(), claimed) {
             self.damage.cut_payloads += 1;
             return header + next;
         }
@@ -268,15 +271,19 @@ impl Decoder {
         if input.len() < header && !last {
             return (Outcome::More(header), 0);
         }
-        let next = find_header(formats, input);
+        // Behind that, a header may begin of which not all is there yet.
+        let end = if last {
+            input.len()
+        } else {
+            input.len() + 1 - header
+        };
+        let next = find_header(formats, input, end);
         let used = match next {
             Some((at, format)) => {
                 self.format = Some(format);
                 at
             }
-            None if last => input.len(),
-            // A header may begin in what is left.
-            None => input.len() + 1 - header,
+            None => end,
         };
         self.extend_skip(input.get(..used).unwrap_or(input));
         match next {
@@ -352,14 +359,14 @@ fn plausible(format: Format, input: &[u8]) -> bool {
         && Head::decode(format, input).is_some_and(|head| head.action.kind().is_known())
 }
 
-/// Where in `input` the first plausible header stands.
-fn find_header(formats: &[Format], input: &[u8]) -> Option<(usize, Format)> {
+/// Where in `input` the first plausible header stands that begins before `end`.
+fn find_header(formats: &[Format], input: &[u8], end: usize) -> Option<(usize, Format)> {
     if all_zero(input) {
         return None;
     }
     // Every magic number has these two in the middle, one way or the other.
     let middle = |window: &&[u8]| matches!(window.get(1..3), Some(b"ta" | b"at"));
-    let candidates = input.windows(MAGIC_BYTES).enumerate();
+    let candidates = input.windows(MAGIC_BYTES).take(end).enumerate();
     candidates
         .filter(|(_, window)| middle(window))
         .find_map(|(at, _)| {

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::action::Kind;
 use crate::format::{ByteOrder, Format, Version};
 use crate::layout::{CGROUP_ID, v8, wall_clock};
-use crate::record::{Payload, Record};
+use crate::record::Record;
 
 /// Why a record cannot be written in a format.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -91,10 +91,7 @@ pub fn encode(record: &Record<'_>, format: Format, out: &mut Vec<u8>) -> Result<
 fn put_payload(out: &mut Vec<u8>, order: ByteOrder, record: &Record<'_>) {
     let mut rest = record.pdu;
     if record.action.kind() == Kind::WallClock
-        && let Payload::WallClock {
-            seconds,
-            nanoseconds,
-        } = record.payload()
+        && let Some((seconds, nanoseconds)) = record.wall_clock_words()
     {
         put_u32(out, order, seconds);
         put_u32(out, order, nanoseconds);

@@ -126,16 +126,22 @@ impl<'a> Record<'a> {
     }
 
     fn wall_clock(&self) -> Option<Payload<'a>> {
+        let (seconds, nanoseconds) = self.wall_clock_words()?;
+        let clock = Payload::WallClock {
+            seconds,
+            nanoseconds,
+        };
+        (nanoseconds < 1_000_000_000).then_some(clock)
+    }
+
+    /// The two numbers of a wall-clock note's payload, in range or not.
+    pub(crate) fn wall_clock_words(&self) -> Option<(u32, u32)> {
         let pdu: &[u8; wall_clock::SIZE] = self.pdu.first_chunk()?;
-        let field = |at| match self.order {
+        let word = |at| match self.order {
             ByteOrder::Little => u32_at::<false>(pdu, at),
             ByteOrder::Big => u32_at::<true>(pdu, at),
         };
-        let nanoseconds = field(wall_clock::NANOSECONDS);
-        (nanoseconds < 1_000_000_000).then(|| Payload::WallClock {
-            seconds: field(wall_clock::SECONDS),
-            nanoseconds,
-        })
+        Some((word(wall_clock::SECONDS), word(wall_clock::NANOSECONDS)))
     }
 
     fn remap(&self) -> Option<Payload<'a>> {

@@ -193,6 +193,19 @@ fn garbage_before_between_and_behind_is_skipped() {
 }
 
 #[test]
+fn a_first_record_is_found_wherever_a_piece_ends() {
+    for garbage in 0..200 {
+        let mut bytes = vec![0xee; garbage];
+        bytes.extend(file(V7, &[issue(1), issue(2)]));
+        let whole = decode(&bytes);
+        assert_eq!(whole.records, [said(&issue(1)), said(&issue(2))]);
+        for chunk in 1..70 {
+            assert_eq!(decode_in(chunk, &bytes), whole, "{garbage}, {chunk}");
+        }
+    }
+}
+
+#[test]
 fn records_of_another_format_are_not_taken_for_the_files_own() {
     let mut bytes = file(V7, &[issue(1)]);
     bytes.extend(file(V8, &[issue(2)]));
