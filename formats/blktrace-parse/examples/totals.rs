@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         records += 1;
         let gap = trackers
             .get_mut(file)
-            .and_then(|tracker| tracker.observe(&record));
+            .and_then(|tracker| tracker.observe(&record).gap);
         lost += gap.map_or(0, |gap| gap.records);
         if record.action.kind() == Kind::Issue {
             let total = issued.entry(record.action.categories().0).or_default();

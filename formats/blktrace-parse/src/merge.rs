@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::decode::Found;
 use crate::error::Error;
-use crate::read::Reader;
+use crate::read::{NextNumber, Reader};
 use crate::record::Record;
 
 /// What went wrong, and in which of the merged files.
@@ -24,6 +24,19 @@ pub struct SourceError {
     /// What went wrong.
     #[source]
     pub error: Error,
+}
+
+/// What comes behind a record in its own file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continuation {
+    /// The next event of its CPU, an event of another CPU, or the file's end.
+    Whole,
+    /// Events of its CPU are missing before the next one: the kernel dropped them, or the file is
+    /// damaged.
+    Gap,
+    /// The file ends torn: cut inside a record, or left by a recorder that was killed. Events of
+    /// its CPU may be missing from here on.
+    Torn,
 }
 
 /// Records of several files in the order of their times; those of the same time in the order of
@@ -39,6 +52,8 @@ pub struct Merged<R> {
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// The file whose head was given out last.
     current: Option<usize>,
+    /// The head of that file is its next record already, of this time; `None` at its end.
+    prepared: Option<Option<u64>>,
     last_ns: u64,
     late: u64,
 }
@@ -55,6 +70,7 @@ impl<R: Read> Merged<R> {
             waiting: BinaryHeap::with_capacity(readers.len()),
             readers,
             current: None,
+            prepared: None,
             last_ns: 0,
             late: 0,
         };
@@ -97,13 +113,97 @@ impl<R: Read> Merged<R> {
         Ok(Some((index, record)))
     }
 
+    /// Looks at what comes behind the record that was given out last, in its own file.
+    ///
+    /// A gap in a CPU's numbering shows only at the record behind it. Up to then, events of other
+    /// CPUs come by while this one's are missing: who pairs events needs to know before.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    #[inline]
+    pub fn continuation(&mut self) -> Result<Continuation, SourceError> {
+        let Some(index) = self.current.filter(|_| self.prepared.is_none()) else {
+            return Ok(Continuation::Whole);
+        };
+        let Some((cpu, sequence, is_note)) = self.number_of_head(index) else {
+            return Ok(Continuation::Whole);
+        };
+        self.prepare(index)?;
+        match self.number_of_head(index) {
+            Some((next_cpu, next, false)) => {
+                let is_gap = !is_note && cpu == next_cpu && is_gap(sequence, next);
+                Ok(if is_gap {
+                    Continuation::Gap
+                } else {
+                    Continuation::Whole
+                })
+            }
+            _ if is_note => Ok(Continuation::Whole),
+            _ => self.continuation_behind_notes(index, cpu, sequence),
+        }
+    }
+
+    #[cold]
+    fn continuation_behind_notes(
+        &mut self,
+        index: usize,
+        cpu: u32,
+        sequence: u32,
+    ) -> Result<Continuation, SourceError> {
+        let Some(reader) = self.readers.get_mut(index) else {
+            return Ok(Continuation::Whole);
+        };
+        let at_end = !matches!(self.heads.get(index), Some(Some(_)));
+        if at_end {
+            return Ok(if reader.is_torn() {
+                Continuation::Torn
+            } else {
+                Continuation::Whole
+            });
+        }
+        let next = reader.peek_number().map_err(|error| SourceError {
+            source_index: index,
+            error,
+        })?;
+        let is_gap = match next {
+            NextNumber::Of(next_cpu, next) => cpu == next_cpu && is_gap(sequence, next),
+            NextNumber::None => false,
+            NextNumber::Damaged => true,
+        };
+        Ok(if is_gap {
+            Continuation::Gap
+        } else {
+            Continuation::Whole
+        })
+    }
+
+    /// CPU and number of the file's next record, and whether it is a note.
+    #[inline]
+    fn number_of_head(&self, index: usize) -> Option<(u32, u32, bool)> {
+        let head = self.heads.get(index)?.as_ref()?.head;
+        Some((head.cpu, head.sequence, head.action.is_note()))
+    }
+
+    /// Makes the file's next record its head, once, and tells its time.
+    #[inline]
+    fn prepare(&mut self, index: usize) -> Result<Option<u64>, SourceError> {
+        if let Some(prepared) = self.prepared {
+            return Ok(prepared);
+        }
+        let next = self.advance(index)?;
+        self.prepared = Some(next);
+        Ok(next)
+    }
+
     /// The file with the earliest record that was not given out yet.
     #[inline]
     fn next_source(&mut self) -> Result<Option<usize>, SourceError> {
         let next = match self.current {
-            Some(index) => self.advance(index)?.map(|time_ns| (time_ns, index)),
+            Some(index) => self.prepare(index)?.map(|time_ns| (time_ns, index)),
             None => None,
         };
+        self.prepared = None;
         self.current = match next {
             Some(next) => Some(self.exchange(next)),
             None => self.waiting.pop().map(|Reverse((_, index))| index),
@@ -137,4 +237,10 @@ impl<R: Read> Merged<R> {
         })?;
         Ok(head.as_ref().map(|found| found.head.time_ns))
     }
+}
+
+/// Whether events are missing between two with these numbers.
+fn is_gap(sequence: u32, next: u32) -> bool {
+    // The kernel's `blk` tracer does not number its records.
+    next != sequence.wrapping_add(1) && next != 0
 }

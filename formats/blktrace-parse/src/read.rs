@@ -6,21 +6,36 @@ use crate::damage::Damage;
 use crate::decode::{Decoder, Found, Outcome};
 use crate::error::Error;
 use crate::format::Format;
-use crate::record::Record;
+use crate::record::{Head, Record};
 
 /// Size of the buffer that [`Reader::new`] takes.
 const BUFFER_BYTES: usize = 256 * 1024;
 /// The least that is worth a call to the system.
 const MIN_BUFFER_BYTES: usize = 4096;
 
+/// How many notes are skipped to find the next number.
+const PEEK_NOTES: usize = 16;
+
+/// What [`Reader::peek_number`] finds.
+pub(crate) enum NextNumber {
+    /// An event of this CPU with this number.
+    Of(u32, u32),
+    /// The end, or too many notes.
+    None,
+    /// Bytes that are no record.
+    Damaged,
+}
+
 /// Reads records one after the other, from chunks of a fixed size.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
     decoder: Decoder,
-    /// Its length is its capacity; it grows only for a record that does not fit: the decoder
-    /// never asks for more than the longest record and a header behind it.
+    /// Its length is its capacity. It grows only for a record that does not fit, and for notes in a
+    /// row: the decoder never asks for more than the longest record and a header behind it.
     buffer: Vec<u8>,
+    /// Where the record begins that was found last.
+    found: usize,
     /// The bytes in the buffer that the decoder is not done with.
     start: usize,
     end: usize,
@@ -41,6 +56,7 @@ impl<R: Read> Reader<R> {
             source,
             decoder: Decoder::new(),
             buffer: vec![0; bytes.max(MIN_BUFFER_BYTES)],
+            found: 0,
             start: 0,
             end: 0,
             ended: false,
@@ -81,13 +97,15 @@ impl<R: Read> Reader<R> {
             let begin = self.start;
             self.start += used;
             match outcome {
-                Outcome::Found(mut found) => {
-                    found.payload.start += begin;
-                    found.payload.end += begin;
+                Outcome::Found(found) => {
+                    self.found = begin;
                     return Ok(Some(found));
                 }
                 Outcome::Skipped => {}
-                Outcome::More(bytes) => self.fill(bytes)?,
+                Outcome::More(bytes) => {
+                    self.found = self.start;
+                    self.fill(bytes)?;
+                }
                 Outcome::End => return Ok(None),
             }
         }
@@ -96,26 +114,66 @@ impl<R: Read> Reader<R> {
     /// The record that [`Reader::advance`] found last.
     #[inline]
     pub(crate) fn record(&self, found: &Found) -> Record<'_> {
-        found.record(&self.buffer, self.decoder.order())
+        let bytes = self.buffer.get(self.found..).unwrap_or_default();
+        found.record(bytes, self.decoder.order())
     }
 
-    /// Reads until `wanted` bytes are there, or the source ends.
+    /// Whether the file was left torn by a recorder that was killed, or cut; known at its end.
+    pub(crate) fn is_torn(&self) -> bool {
+        let damage = self.decoder.damage();
+        damage.truncated.is_some() || damage.zero_tail.is_some()
+    }
+
+    /// CPU and number of the next event, without going on to it.
+    pub(crate) fn peek_number(&mut self) -> Result<NextNumber, Error> {
+        let Some(format) = self.decoder.format() else {
+            return Ok(NextNumber::None);
+        };
+        let header = format.header_bytes();
+        let mut ahead = 0;
+        for _ in 0..PEEK_NOTES {
+            self.fill(ahead + header)?;
+            let input = self.buffer.get(self.start + ahead..self.end);
+            let input = input.unwrap_or_default();
+            if input.is_empty() {
+                return Ok(NextNumber::None);
+            }
+            let head = Head::decode(format, input);
+            let Some(head) = head.filter(|_| input.starts_with(&format.magic())) else {
+                return Ok(NextNumber::Damaged);
+            };
+            if !head.action.is_note() {
+                return Ok(NextNumber::Of(head.cpu, head.sequence));
+            }
+            ahead += header + usize::from(head.pdu_len);
+        }
+        Ok(NextNumber::None)
+    }
+
+    /// Reads until `wanted` bytes are there for the decoder, or the source ends. Keeps the record
+    /// that was found last.
     #[cold]
     fn fill(&mut self, wanted: usize) -> Result<(), Error> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        if wanted > self.buffer.len() {
-            self.buffer.resize(wanted, 0);
+        if self.end - self.start >= wanted || self.ended {
+            return Ok(());
         }
-        while self.end < wanted && !self.ended {
+        self.buffer.copy_within(self.found..self.end, 0);
+        self.start -= self.found;
+        self.end -= self.found;
+        self.found = 0;
+        let wanted_end = self.start + wanted;
+        if wanted_end > self.buffer.len() {
+            self.buffer.resize(wanted_end, 0);
+        }
+        while self.end < wanted_end && !self.ended {
             let free = self.buffer.get_mut(self.end..).unwrap_or_default();
             match self.source.read(free) {
                 Ok(0) => self.ended = true,
                 Ok(bytes) => self.end = self.buffer.len().min(self.end + bytes),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(source) => {
-                    let offset = self.decoder.offset() + self.end as u64;
+                    let unread = (self.end - self.start) as u64;
+                    let offset = self.decoder.offset() + unread;
                     return Err(Error::Read { offset, source });
                 }
             }

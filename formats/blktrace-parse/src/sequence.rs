@@ -43,6 +43,15 @@ pub struct Numbering {
     pub confused_cpus: u64,
 }
 
+/// What a record's number says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// The number is not the one behind that of the CPU's last event.
+    pub jumped: bool,
+    /// The gap before an earlier record, which this one confirms.
+    pub gap: Option<Gap>,
+}
+
 /// Follows the numbers of one file's records, which must come in the file's order.
 #[derive(Clone, Debug, Default)]
 pub struct SequenceTracker {
@@ -73,11 +82,11 @@ impl SequenceTracker {
         SequenceTracker::default()
     }
 
-    /// Takes the file's next record; returns the gap that it confirms.
+    /// Takes the file's next record.
     #[inline]
-    pub fn observe(&mut self, record: &Record<'_>) -> Option<Gap> {
+    pub fn observe(&mut self, record: &Record<'_>) -> Observation {
         if record.action.is_note() {
-            return None;
+            return Observation::default();
         }
         if let Some(Some(cpu)) = self.cpus.get_mut(record.cpu as usize)
             && record.sequence == cpu.expected
@@ -85,7 +94,7 @@ impl SequenceTracker {
         {
             cpu.expected = cpu.expected.wrapping_add(1);
             cpu.last_ns = record.time_ns;
-            return None;
+            return Observation::default();
         }
         self.observe_with_care(record)
     }
@@ -94,6 +103,7 @@ impl SequenceTracker {
     pub fn finish(&mut self) -> Vec<Gap> {
         let cpus = self.cpus.iter_mut().flatten();
         let gaps: Vec<Gap> = cpus
+            .filter(|cpu| !cpu.confused)
             .filter_map(|cpu| cpu.pending.take())
             .map(|pending| pending.gap)
             .collect();
@@ -107,64 +117,68 @@ impl SequenceTracker {
     }
 
     #[cold]
-    fn observe_with_care(&mut self, record: &Record<'_>) -> Option<Gap> {
+    fn observe_with_care(&mut self, record: &Record<'_>) -> Observation {
         let index = record.cpu as usize;
         if index >= MAX_CPUS {
             self.numbering.damaged += 1;
-            return None;
+            return Observation::default();
         }
         if self.cpus.len() <= index {
             self.cpus.resize(index + 1, None);
         }
-        let slot = self.cpus.get_mut(index)?;
-        let Some(cpu) = slot else {
-            if record.sequence == 0 {
-                self.numbering.unnumbered += 1;
-                return None;
+        match self.cpus.get_mut(index) {
+            Some(Some(cpu)) => {
+                let observation = cpu.observe(record, &mut self.numbering);
+                self.numbering.lost += observation.gap.map_or(0, |gap| gap.records);
+                observation
             }
-            self.numbering.missing_before_first += u64::from(record.sequence) - 1;
-            *slot = Some(Cpu {
-                expected: record.sequence.wrapping_add(1),
-                last_ns: record.time_ns,
-                pending: None,
-                confused: false,
-            });
-            return None;
-        };
-        let gap = cpu.observe(record, &mut self.numbering);
-        self.numbering.lost += gap.map_or(0, |gap| gap.records);
-        gap
+            Some(slot) => {
+                *slot = Cpu::begin(record, &mut self.numbering);
+                Observation::default()
+            }
+            None => Observation::default(),
+        }
     }
 }
 
 impl Cpu {
-    fn observe(&mut self, record: &Record<'_>, numbering: &mut Numbering) -> Option<Gap> {
-        let sequence = record.sequence;
-        let expected = self.expected;
-        let ahead = sequence.wrapping_sub(expected);
-        if sequence == 0 && expected != 0 {
+    /// The first event of a CPU, if it has a number.
+    fn begin(record: &Record<'_>, numbering: &mut Numbering) -> Option<Cpu> {
+        let Some(missing) = record.sequence.checked_sub(1) else {
             numbering.unnumbered += 1;
             return None;
+        };
+        numbering.missing_before_first += u64::from(missing);
+        Some(Cpu {
+            expected: record.sequence.wrapping_add(1),
+            last_ns: record.time_ns,
+            pending: None,
+            confused: false,
+        })
+    }
+
+    fn observe(&mut self, record: &Record<'_>, numbering: &mut Numbering) -> Observation {
+        let sequence = record.sequence;
+        if sequence == 0 && self.expected != 0 {
+            numbering.unnumbered += 1;
+            return Observation::default();
         }
         let after_ns = std::mem::replace(&mut self.last_ns, record.time_ns);
-        self.expected = sequence.wrapping_add(1);
-        if self.confused {
-            return None;
-        }
-        let pending = self.pending.take();
-        if let Some(pending) = pending
-            && sequence == pending.expected.wrapping_add(1)
-        {
+        let expected = std::mem::replace(&mut self.expected, sequence.wrapping_add(1));
+        let ahead = sequence.wrapping_sub(expected);
+        let jumped = ahead != 0;
+        let pending = self.pending.take().filter(|_| !self.confused);
+        let is_damage = |pending: &Pending| sequence == pending.expected.wrapping_add(1);
+        if pending.as_ref().is_some_and(is_damage) {
             numbering.damaged += 1;
-            return None;
+            return Observation { jumped, gap: None };
         }
         if ahead > u32::MAX / 2 && sequence == 1 {
             numbering.restarts += 1;
         } else if ahead > u32::MAX / 2 {
-            numbering.confused_cpus += 1;
+            numbering.confused_cpus += u64::from(!self.confused);
             self.confused = true;
-            return None;
-        } else if ahead > 0 {
+        } else if jumped {
             let gap = Gap {
                 cpu: record.cpu,
                 records: u64::from(ahead),
@@ -173,6 +187,8 @@ impl Cpu {
             };
             self.pending = Some(Pending { gap, expected });
         }
-        pending.map(|pending| pending.gap)
+        let confirmed = pending.filter(|_| !self.confused);
+        let gap = confirmed.map(|pending| pending.gap);
+        Observation { jumped, gap }
     }
 }

@@ -4,8 +4,11 @@
 
 mod support;
 
-use blktrace_parse::{Error, Merged, Reader, Record};
-use support::{V7, V8, file, issue};
+use std::io::Cursor;
+
+use blktrace_parse::Continuation::{Gap, Torn, Whole};
+use blktrace_parse::{Continuation, Error, Kind, Merged, Reader, Record};
+use support::{V7, V8, file, issue, note};
 
 fn at(time_ns: u64, cpu: u32) -> Record<'static> {
     Record {
@@ -108,4 +111,105 @@ fn an_error_names_its_file() {
     let error = Merged::new(readers).unwrap_err();
     assert_eq!(error.source_index, 1);
     assert!(matches!(error.error, Error::NotBlktrace { .. }));
+}
+
+/// Numbered events of one CPU, a millisecond apart from `from_ms` on.
+fn numbered(cpu: u32, from_ms: u64, sequences: &[u32]) -> Vec<Record<'static>> {
+    let event = |(at, sequence): (usize, &u32)| Record {
+        cpu,
+        time_ns: (from_ms + at as u64) * 1_000_000,
+        ..issue(*sequence)
+    };
+    sequences.iter().enumerate().map(event).collect()
+}
+
+/// What comes behind each record.
+fn continuations(files: &[Vec<u8>], buffer: usize) -> Vec<(usize, u32, Continuation)> {
+    let reader = |bytes: &'_ Vec<u8>| Reader::with_buffer(Cursor::new(bytes.clone()), buffer);
+    let mut merged = Merged::new(files.iter().map(reader).collect()).unwrap();
+    let mut all = Vec::new();
+    while let Some((index, record)) = merged.next_record().unwrap() {
+        let sequence = record.sequence;
+        let continuation = merged.continuation().unwrap();
+        assert_eq!(merged.continuation().unwrap(), Whole, "it is told once");
+        all.push((index, sequence, continuation));
+    }
+    all
+}
+
+#[test]
+fn a_gap_is_known_before_later_events_of_other_cpus() {
+    let files = [
+        file(V7, &numbered(0, 0, &[1, 2, 5, 6])),
+        file(V7, &numbered(1, 10, &[1, 2])),
+    ];
+    let expected = [
+        (0, 1, Whole),
+        (0, 2, Gap),
+        (0, 5, Whole),
+        (0, 6, Whole),
+        (1, 1, Whole),
+        (1, 2, Whole),
+    ];
+    assert_eq!(continuations(&files, 0), expected);
+}
+
+#[test]
+fn a_gap_is_known_through_notes_and_across_reads() {
+    let text = [b'x'; 1000];
+    let [first, second] = numbered(0, 0, &[1, 7])[..] else {
+        panic!()
+    };
+    let note = Record {
+        time_ns: first.time_ns,
+        ..note(Kind::Message, &text)
+    };
+    for notes in 0..=15 {
+        let mut records = vec![first];
+        records.extend(vec![note; notes]);
+        records.push(second);
+        let found = continuations(&[file(V8, &records)], 0);
+        assert_eq!(found[0], (0, 1, Gap), "{notes}");
+        assert!(
+            found[1..]
+                .iter()
+                .all(|(_, _, continuation)| *continuation == Whole)
+        );
+        assert_eq!(found.len(), 2 + notes);
+    }
+}
+
+#[test]
+fn damage_between_two_events_is_a_gap_if_their_numbers_say_so() {
+    let mut bytes = file(V7, &numbered(0, 0, &[1, 2, 3]));
+    bytes[48] ^= 1; // the magic of the second
+    assert_eq!(continuations(&[bytes], 0), [(0, 1, Gap), (0, 3, Whole)]);
+    let mut bytes = file(V7, &numbered(0, 0, &[1]));
+    bytes.extend([0xee; 100]);
+    bytes.extend(file(V7, &numbered(0, 1, &[2])));
+    assert_eq!(continuations(&[bytes], 0), [(0, 1, Whole), (0, 2, Whole)]);
+}
+
+#[test]
+fn other_cpus_and_missing_numbers_are_no_gaps() {
+    let mut mixed = numbered(0, 0, &[1]);
+    mixed.extend(numbered(1, 1, &[9]));
+    mixed.extend(numbered(1, 2, &[0, 0]));
+    let found = continuations(&[file(V7, &mixed)], 0);
+    assert!(
+        found
+            .iter()
+            .all(|(_, _, continuation)| *continuation == Whole)
+    );
+}
+
+#[test]
+fn a_torn_end_is_told() {
+    let whole = file(V7, &numbered(0, 0, &[1, 2]));
+    let cut = whole[..90].to_vec();
+    let mut killed = whole.clone();
+    killed.extend([0; 100]);
+    assert_eq!(continuations(&[whole], 0), [(0, 1, Whole), (0, 2, Whole)]);
+    assert_eq!(continuations(&[cut], 0), [(0, 1, Torn)]);
+    assert_eq!(continuations(&[killed], 0), [(0, 1, Whole), (0, 2, Torn)]);
 }

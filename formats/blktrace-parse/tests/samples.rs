@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use blktrace_parse::{
-    Categories, Decoder, Format, Kind, Merged, Payload, Reader, Record, SequenceTracker, Step,
-    encode,
+    Categories, Decoder, Format, Kind, Merged, Observation, Payload, Reader, Record,
+    SequenceTracker, Step, encode,
 };
 use support::{decode, process, samples};
 
@@ -127,7 +127,7 @@ fn nothing_is_lost_in_the_samples() {
         let mut tracker = SequenceTracker::new();
         let mut count = 0;
         while let Some(record) = reader.next_record().unwrap() {
-            assert_eq!(tracker.observe(&record), None);
+            assert_eq!(tracker.observe(&record), Observation::default());
             count += 1;
         }
         assert_eq!((count, tracker.finish()), (records, vec![]));

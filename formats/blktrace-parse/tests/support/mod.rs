@@ -124,7 +124,7 @@ pub fn gaps(records: &[Record<'_>]) -> (Vec<Gap>, SequenceTracker) {
     let mut tracker = SequenceTracker::new();
     let mut gaps: Vec<Gap> = records
         .iter()
-        .filter_map(|record| tracker.observe(record))
+        .filter_map(|record| tracker.observe(record).gap)
         .collect();
     gaps.extend(tracker.finish());
     (gaps, tracker)
