@@ -1,0 +1,436 @@
+//! An io_uring over one file and the buffers of a run.
+//!
+//! What can be pushed is limited to operations on those buffers, which the ring keeps alive: so no
+//! caller can hand the kernel a bad address.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use thiserror::Error;
+
+use super::memory::Buffers;
+
+/// Set in the tags of [`Ring::tick`] and [`Ring::watch`], which touch no buffer; clear in those of
+/// all other operations.
+pub const AUXILIARY: u64 = 1 << 63;
+/// `BLOCK_URING_CMD_DISCARD` of linux/blkdev.h: `_IO(0x12, 0)`, since Linux 6.12.
+const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
+/// The only entry of the table of registered files.
+const FILE: types::Fixed = types::Fixed(0);
+
+/// Which features of newer kernels to use where they exist. All, but in tests.
+#[derive(Clone, Copy, Debug)]
+pub struct RingOptions {
+    /// Single issuer, deferred or cooperative task work (5.19 to 6.1).
+    pub task_work: bool,
+    /// Registered file, registered ring.
+    pub fixed_files: bool,
+    /// Registered buffers.
+    pub fixed_buffers: bool,
+    /// Discards through the ring (6.12).
+    pub discard_command: bool,
+}
+
+impl RingOptions {
+    /// Everything that the kernel offers.
+    pub const ALL: RingOptions = RingOptions {
+        task_work: true,
+        fixed_files: true,
+        fixed_buffers: true,
+        discard_command: true,
+    };
+}
+
+/// Why there is no ring.
+#[derive(Debug, Error)]
+pub enum RingError {
+    /// The kernel lacks io_uring or an operation, or somebody forbids it.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Something else.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// A write of payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    /// Where its data begins in the payload.
+    pub payload: u32,
+    /// How long.
+    pub length: u32,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Whether it is durable on completion.
+    pub durable: bool,
+}
+
+/// See the module.
+pub struct Ring {
+    // Dropped before the buffers are.
+    ring: IoUring,
+    buffers: Arc<Buffers>,
+    file: Arc<OwnedFd>,
+    fixed_file: bool,
+    fixed_slots: Option<u16>,
+    fixed_payload: Option<u16>,
+    discards: bool,
+    tick_time: Box<types::Timespec>,
+    transfers: u64,
+    notes: Vec<String>,
+}
+
+impl Ring {
+    /// A ring with room for `entries` operations. To be created on the thread that uses it.
+    ///
+    /// # Errors
+    /// [`RingError::Unavailable`] where another engine should be used instead.
+    pub fn new(
+        entries: u32,
+        file: Arc<OwnedFd>,
+        buffers: Arc<Buffers>,
+        options: RingOptions,
+    ) -> Result<Self, RingError> {
+        let ring = set_up(entries, options.task_work).map_err(unavailable_if_forbidden)?;
+        require_operations(&ring)?;
+        let mut ring = Ring {
+            ring,
+            buffers,
+            file,
+            fixed_file: false,
+            fixed_slots: None,
+            fixed_payload: None,
+            discards: false,
+            tick_time: Box::new(types::Timespec::new()),
+            transfers: 0,
+            notes: Vec::new(),
+        };
+        if options.fixed_files {
+            ring.register_file();
+        }
+        if options.fixed_buffers {
+            ring.register_buffers();
+        }
+        ring.discards = options.discard_command && ring.probe_discard()?;
+        Ok(ring)
+    }
+
+    /// What could not be had, in words.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Whether [`Ring::discard`] works on the file.
+    pub fn discards(&self) -> bool {
+        self.discards
+    }
+
+    fn register_file(&mut self) {
+        let submitter = self.ring.submitter();
+        match submitter.register_files(&[self.file.as_raw_fd()]) {
+            Ok(()) => self.fixed_file = true,
+            Err(error) => self
+                .notes
+                .push(format!("io_uring: file not registered: {error}")),
+        }
+        // Only saves a look-up per system call; since 5.18.
+        let _ = self.ring.submitter().register_ring_fd();
+    }
+
+    fn register_buffers(&mut self) {
+        let pieces = self.buffers.regions();
+        let vectors: Vec<libc::iovec> = pieces
+            .iter()
+            .flatten()
+            .map(|piece| libc::iovec {
+                iov_base: piece.pointer().cast(),
+                iov_len: piece.len(),
+            })
+            .collect();
+        if vectors.is_empty() {
+            return;
+        }
+        // SAFETY: the ring owns the buffers and drops them after itself.
+        match unsafe { self.ring.submitter().register_buffers(&vectors) } {
+            Ok(()) => {
+                let slots = u16::from(pieces[0].is_some());
+                self.fixed_slots = pieces[0].map(|_| 0);
+                self.fixed_payload = pieces[1].map(|_| slots);
+            }
+            Err(error) => {
+                let bytes: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+                self.notes.push(format!(
+                    "io_uring: buffers used unregistered: {bytes} bytes cannot be locked ({error}; see ulimit -l)"
+                ));
+            }
+        }
+    }
+
+    /// A discard of no bytes is refused as invalid where discards are known, as not supported
+    /// elsewhere.
+    fn probe_discard(&mut self) -> Result<bool, RingError> {
+        if !self.discard(0, 0, 0) {
+            return Ok(false);
+        }
+        self.ring.submitter().submit_and_wait(1)?;
+        let mut result = -libc::EOPNOTSUPP;
+        self.reap(|_, outcome| result = outcome);
+        Ok(result == -libc::EINVAL)
+    }
+
+    /// Queues a read into a slot's buffer. `false`: no such buffer, or the queue is full.
+    pub fn read(&mut self, slot: u32, length: u32, offset: u64, tag: u64) -> bool {
+        let Some(piece) = usize::try_from(length)
+            .ok()
+            .and_then(|len| self.buffers.slot(slot, len))
+        else {
+            return false;
+        };
+        let pointer = piece.pointer();
+        let entry = match self.fixed_slots {
+            Some(index) if self.fixed_file => opcode::ReadFixed::new(FILE, pointer, length, index)
+                .offset(offset)
+                .build(),
+            Some(index) => opcode::ReadFixed::new(self.fd(), pointer, length, index)
+                .offset(offset)
+                .build(),
+            None if self.fixed_file => opcode::Read::new(FILE, pointer, length)
+                .offset(offset)
+                .build(),
+            None => opcode::Read::new(self.fd(), pointer, length)
+                .offset(offset)
+                .build(),
+        };
+        self.push(&entry.user_data(tag))
+    }
+
+    /// Queues a write of payload, durable on completion if asked. `false` as for a read.
+    pub fn write(&mut self, write: &Write, tag: u64) -> bool {
+        match self.write_entry(write) {
+            Some(entry) => self.push(&entry.user_data(tag)),
+            None => false,
+        }
+    }
+
+    /// Queues a flush and a write that starts when the flush has succeeded. Both complete.
+    pub fn flush_and_write(&mut self, write: &Write, flush_tag: u64, tag: u64) -> bool {
+        let Some(entry) = self.write_entry(write) else {
+            return false;
+        };
+        let flush = self
+            .flush_entry()
+            .flags(squeue::Flags::IO_LINK)
+            .user_data(flush_tag);
+        self.push(&flush) && self.push(&entry.user_data(tag))
+    }
+
+    fn write_entry(&self, write: &Write) -> Option<squeue::Entry> {
+        let &Write {
+            payload,
+            length,
+            offset,
+            durable,
+        } = write;
+        let piece = self
+            .buffers
+            .payload(payload, usize::try_from(length).ok()?)?;
+        let pointer = piece.pointer().cast_const();
+        let flags = if durable { libc::RWF_DSYNC } else { 0 };
+        let entry = match self.fixed_payload {
+            Some(index) if self.fixed_file => opcode::WriteFixed::new(FILE, pointer, length, index)
+                .offset(offset)
+                .rw_flags(flags)
+                .build(),
+            Some(index) => opcode::WriteFixed::new(self.fd(), pointer, length, index)
+                .offset(offset)
+                .rw_flags(flags)
+                .build(),
+            None if self.fixed_file => opcode::Write::new(FILE, pointer, length)
+                .offset(offset)
+                .rw_flags(flags)
+                .build(),
+            None => opcode::Write::new(self.fd(), pointer, length)
+                .offset(offset)
+                .rw_flags(flags)
+                .build(),
+        };
+        Some(entry)
+    }
+
+    /// Queues a flush of the file's data.
+    pub fn flush(&mut self, tag: u64) -> bool {
+        let entry = self.flush_entry();
+        self.push(&entry.user_data(tag))
+    }
+
+    fn flush_entry(&self) -> squeue::Entry {
+        let flags = types::FsyncFlags::DATASYNC;
+        if self.fixed_file {
+            opcode::Fsync::new(FILE).flags(flags).build()
+        } else {
+            opcode::Fsync::new(self.fd()).flags(flags).build()
+        }
+    }
+
+    /// Queues `fallocate` with the mode given.
+    pub fn allocate(&mut self, mode: i32, offset: u64, length: u64, tag: u64) -> bool {
+        let entry = if self.fixed_file {
+            opcode::Fallocate::new(FILE, length)
+                .offset(offset)
+                .mode(mode)
+                .build()
+        } else {
+            opcode::Fallocate::new(self.fd(), length)
+                .offset(offset)
+                .mode(mode)
+                .build()
+        };
+        self.push(&entry.user_data(tag))
+    }
+
+    /// Queues a discard of a block device, where [`Ring::discards`].
+    pub fn discard(&mut self, offset: u64, length: u64, tag: u64) -> bool {
+        // The kernel takes the offset from `addr` and the length from `addr3`, which is where the
+        // command's own bytes begin.
+        let mut command = [0; 16];
+        command[..8].copy_from_slice(&length.to_ne_bytes());
+        let entry = if self.fixed_file {
+            opcode::UringCmd16::new(FILE, BLOCK_URING_CMD_DISCARD)
+                .cmd(command)
+                .addr(Some(offset))
+                .build()
+        } else {
+            opcode::UringCmd16::new(self.fd(), BLOCK_URING_CMD_DISCARD)
+                .cmd(command)
+                .addr(Some(offset))
+                .build()
+        };
+        self.push(&entry.user_data(tag))
+    }
+
+    /// Queues a wait until an eventfd is signalled.
+    pub fn watch(&mut self, event: RawFd, tag: u64) -> bool {
+        let readable = u32::from(libc::POLLIN.cast_unsigned());
+        self.push(
+            &opcode::PollAdd::new(types::Fd(event), readable)
+                .build()
+                .user_data(tag | AUXILIARY),
+        )
+    }
+
+    /// Queues a completion after some time.
+    pub fn tick(&mut self, after: std::time::Duration, tag: u64) -> bool {
+        *self.tick_time = types::Timespec::from(after);
+        let time: *const types::Timespec = &raw const *self.tick_time;
+        self.push(
+            &opcode::Timeout::new(time)
+                .build()
+                .user_data(tag | AUXILIARY),
+        )
+    }
+
+    fn fd(&self) -> types::Fd {
+        types::Fd(self.file.as_raw_fd())
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> bool {
+        // SAFETY: addresses in an entry are of the buffers, which outlive the ring or are leaked
+        // with operations in flight, or of the tick's time, which is read at submission or, being
+        // boxed, lives as long as the ring.
+        let pushed = unsafe { self.ring.submission().push(entry) }.is_ok();
+        self.transfers += u64::from(pushed && entry.get_user_data() & AUXILIARY == 0);
+        pushed
+    }
+
+    /// Submits what is queued, and waits for a completion if asked. One system call.
+    ///
+    /// # Errors
+    /// Only such as make the ring useless; a shortage that passes is left to the next call.
+    pub fn submit(&self, wait: bool) -> io::Result<()> {
+        match self.ring.submitter().submit_and_wait(usize::from(wait)) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Hands over every completion that is there: its tag, and bytes or a negative error.
+    pub fn reap(&mut self, mut each: impl FnMut(u64, i32)) {
+        for entry in self.ring.completion() {
+            self.transfers -= u64::from(entry.user_data() & AUXILIARY == 0);
+            each(entry.user_data(), entry.result());
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.transfers > 0 {
+            std::mem::forget(Arc::clone(&self.buffers));
+        }
+    }
+}
+
+/// Tries the newest set-up first: each flag is refused as invalid by kernels that lack it.
+fn set_up(entries: u32, task_work: bool) -> io::Result<IoUring> {
+    let attempts: &[fn(&mut io_uring::Builder)] = &[
+        |builder| {
+            builder
+                .setup_submit_all()
+                .setup_single_issuer()
+                .setup_defer_taskrun();
+        },
+        |builder| {
+            builder.setup_submit_all().setup_coop_taskrun();
+        },
+        |_| {},
+    ];
+    let first = if task_work { 0 } else { attempts.len() - 1 };
+    let mut refused = io::Error::from(io::ErrorKind::Unsupported);
+    for configure in &attempts[first..] {
+        let mut builder = IoUring::builder();
+        builder.dontfork();
+        configure(&mut builder);
+        match builder.build(entries) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = error,
+            other => return other,
+        }
+    }
+    Err(refused)
+}
+
+fn unavailable_if_forbidden(error: io::Error) -> RingError {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => {
+            RingError::Unavailable("io_uring is not in this kernel, or filtered".to_owned())
+        }
+        Some(libc::EPERM | libc::EACCES) => RingError::Unavailable(
+            "io_uring is forbidden here (seccomp filter or kernel.io_uring_disabled)".to_owned(),
+        ),
+        Some(libc::ENOMEM) => {
+            RingError::Unavailable("io_uring cannot lock memory for its ring".to_owned())
+        }
+        _ => RingError::Io(error),
+    }
+}
+
+/// READ, WRITE and FALLOCATE are as young as 5.6; the rest is older.
+fn require_operations(ring: &IoUring) -> Result<(), RingError> {
+    let mut probe = Probe::new();
+    let known = ring.submitter().register_probe(&mut probe).is_ok();
+    let needed = [
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::Fallocate::CODE,
+    ];
+    if known && needed.into_iter().all(|code| probe.is_supported(code)) {
+        return Ok(());
+    }
+    Err(RingError::Unavailable(
+        "io_uring of this kernel lacks operations that are in Linux 5.6".to_owned(),
+    ))
+}
