@@ -1,0 +1,290 @@
+//! One test body for every engine.
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::null::NullEngine;
+use super::threads::ThreadsEngine;
+use super::uring::UringEngine;
+use super::{Action, Completion, Engine, Io, Medium};
+use crate::sys::{Buffers, RingError, RingOptions};
+use crate::testing::LoopDevice;
+
+const DEPTH: u32 = 4;
+const SECTOR: usize = 4096;
+const SECTORS: usize = 64;
+const PAYLOAD_SECTORS: usize = 8;
+
+/// A target of [`SECTORS`], each full of its own number, and buffers with a known payload.
+fn medium(file: File, block_device: bool) -> Medium {
+    let mut buffers = Buffers::new(DEPTH as usize, 2 * SECTOR, PAYLOAD_SECTORS * SECTOR).unwrap();
+    fastrand::Rng::with_seed(5).fill(buffers.payload_bytes());
+    Medium {
+        file: Arc::new(OwnedFd::from(file)),
+        buffers: Arc::new(buffers),
+        block_device,
+    }
+}
+
+fn content() -> Vec<u8> {
+    (0..SECTORS * SECTOR)
+        .map(|at| (at / SECTOR) as u8)
+        .collect()
+}
+
+fn file_medium() -> (tempfile::NamedTempFile, Medium) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), content()).unwrap();
+    let open = File::options().read(true).write(true).open(file.path());
+    let medium = medium(open.unwrap(), false);
+    (file, medium)
+}
+
+fn io(action: Action, sector: usize, sectors: usize) -> Io {
+    Io {
+        action,
+        offset: (sector * SECTOR) as u64,
+        length: (sectors * SECTOR) as u64,
+        ..Io::default()
+    }
+}
+
+/// Turns until `count` operations are done; their outcomes by slot.
+fn complete(engine: &mut impl Engine, count: usize) -> Vec<Completion> {
+    let mut done = Vec::new();
+    while done.len() < count {
+        engine.turn(true, &mut done).unwrap();
+    }
+    assert_eq!(done.len(), count, "{done:?}");
+    done.sort_by_key(|completion| completion.slot);
+    done
+}
+
+fn one(engine: &mut impl Engine, slot: u32, io: Io) -> i64 {
+    engine.queue(slot, &io);
+    let done = complete(engine, 1);
+    assert_eq!(done[0].slot, slot);
+    done[0].outcome
+}
+
+/// What every engine does, whether or not there is a target behind it.
+fn completes_each_operation_once(engine: &mut impl Engine) {
+    let mut done = Vec::new();
+    engine.turn(false, &mut done).unwrap();
+    engine.turn(true, &mut done).unwrap();
+    assert_eq!(done, []);
+    for round in 0..50 {
+        for slot in 0..DEPTH {
+            let sector = (round + slot as usize) % (SECTORS - 1);
+            engine.queue(slot, &io(Action::Read, sector, 1 + slot as usize % 2));
+        }
+        let done = complete(engine, DEPTH as usize);
+        let slots: Vec<u32> = done.iter().map(|completion| completion.slot).collect();
+        assert_eq!(slots, [0, 1, 2, 3]);
+        let outcomes: Vec<i64> = done.iter().map(|completion| completion.outcome).collect();
+        assert_eq!(outcomes, [4096, 8192, 4096, 8192]);
+    }
+    let times: Vec<u64> = (0..10).map(|_| engine.now_ns()).collect();
+    assert!(times.is_sorted());
+}
+
+/// What every engine with a target does.
+fn performs_operations(engine: &mut impl Engine, medium: &Medium) {
+    completes_each_operation_once(engine);
+    let sector_of = |slot: u32| medium.buffers.copy_of_slot(slot, SECTOR);
+
+    assert_eq!(one(engine, 2, io(Action::Read, 7, 1)), 4096);
+    assert_eq!(sector_of(2), vec![7; SECTOR]);
+
+    let mut payload = vec![0; PAYLOAD_SECTORS * SECTOR];
+    fastrand::Rng::with_seed(5).fill(&mut payload);
+    let kinds = [(false, false), (true, false), (false, true), (true, true)];
+    for (number, (fua, preflush)) in kinds.into_iter().enumerate() {
+        let from = (number + 1) * SECTOR;
+        let write = Io {
+            payload: from as u32,
+            fua,
+            preflush,
+            ..io(Action::Write, 10 + number, 1)
+        };
+        assert_eq!(
+            one(engine, 0, write),
+            4096,
+            "fua {fua}, preflush {preflush}"
+        );
+        assert_eq!(one(engine, 1, io(Action::Read, 10 + number, 1)), 4096);
+        assert_eq!(sector_of(1), payload[from..from + SECTOR]);
+    }
+    assert_eq!(one(engine, 3, io(Action::Flush, 0, 0)), 0);
+    for (action, sector) in [(Action::Discard, 20), (Action::WriteZeroes, 30)] {
+        match one(engine, 3, io(action, sector, 2)) {
+            0 => {
+                assert_eq!(one(engine, 0, io(Action::Read, sector + 1, 1)), 4096);
+                assert_eq!(sector_of(0), vec![0; SECTOR]);
+                assert_eq!(one(engine, 0, io(Action::Read, sector + 2, 1)), 4096);
+                assert_eq!(sector_of(0), vec![sector as u8 + 2; SECTOR]);
+            }
+            outcome => {
+                assert_eq!(outcome, -i64::from(libc::EOPNOTSUPP));
+                eprintln!("skipped: {action:?} is not supported by the temporary directory");
+            }
+        }
+    }
+}
+
+/// How every engine with a target reports what fails.
+fn reports_failures(engine: &mut impl Engine) {
+    assert_eq!(one(engine, 0, io(Action::Read, SECTORS, 1)), 0);
+    let efault = -i64::from(libc::EFAULT);
+    assert_eq!(one(engine, 0, io(Action::Read, 0, 3)), efault);
+    let beyond_payload = Io {
+        payload: (PAYLOAD_SECTORS * SECTOR) as u32,
+        ..io(Action::Write, 0, 1)
+    };
+    assert_eq!(one(engine, 1, beyond_payload), efault);
+    let preflushed = Io {
+        preflush: true,
+        ..beyond_payload
+    };
+    assert_eq!(one(engine, 1, preflushed), efault);
+    let negative = Io {
+        offset: u64::MAX - 4095,
+        ..io(Action::Read, 0, 1)
+    };
+    assert_eq!(one(engine, 2, negative), -i64::from(libc::EINVAL));
+    // And works on after all that.
+    assert_eq!(one(engine, 2, io(Action::Read, 9, 1)), 4096);
+}
+
+/// Only what reads succeeds on a file that is open for reading.
+fn is_refused_writes(engine: &mut impl Engine) {
+    let ebadf = -i64::from(libc::EBADF);
+    for preflush in [false, true] {
+        let write = Io {
+            preflush,
+            ..io(Action::Write, 0, 1)
+        };
+        assert_eq!(one(engine, 0, write), ebadf);
+    }
+    assert_eq!(one(engine, 0, io(Action::Discard, 0, 1)), ebadf);
+    assert_eq!(one(engine, 0, io(Action::WriteZeroes, 0, 1)), ebadf);
+    assert_eq!(one(engine, 0, io(Action::Flush, 0, 0)), 0);
+    assert_eq!(one(engine, 0, io(Action::Read, 0, 1)), 4096);
+}
+
+fn whole_body<E: Engine>(make: impl Fn(Medium) -> Option<E>) {
+    let (file, medium) = file_medium();
+    let Some(mut engine) = make(medium.clone()) else {
+        return;
+    };
+    performs_operations(&mut engine, &medium);
+    reports_failures(&mut engine);
+
+    let read_only = Medium {
+        file: Arc::new(OwnedFd::from(File::open(file.path()).unwrap())),
+        ..medium
+    };
+    is_refused_writes(&mut make(read_only).unwrap());
+}
+
+fn uring(medium: Medium, options: RingOptions) -> Option<UringEngine> {
+    match UringEngine::new(DEPTH, medium, options) {
+        Ok(engine) => Some(engine),
+        Err(RingError::Unavailable(why)) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+        Err(RingError::Io(error)) => panic!("{error}"),
+    }
+}
+
+/// The newest kernel's features, each of them taken away, and none at all.
+fn option_sets() -> [RingOptions; 6] {
+    let all = RingOptions::ALL;
+    [
+        all,
+        RingOptions {
+            task_work: false,
+            ..all
+        },
+        RingOptions {
+            fixed_files: false,
+            ..all
+        },
+        RingOptions {
+            fixed_buffers: false,
+            ..all
+        },
+        RingOptions {
+            discard_command: false,
+            ..all
+        },
+        RingOptions {
+            task_work: false,
+            fixed_files: false,
+            fixed_buffers: false,
+            discard_command: false,
+        },
+    ]
+}
+
+#[test]
+fn null_engine() {
+    completes_each_operation_once(&mut NullEngine::default());
+}
+
+#[test]
+fn threads_engine() {
+    whole_body(|medium| Some(ThreadsEngine::new(DEPTH, medium).unwrap()));
+}
+
+#[test]
+fn uring_engine_with_and_without_each_feature() {
+    for options in option_sets() {
+        whole_body(|medium| uring(medium, options));
+    }
+}
+
+#[test]
+fn engines_on_a_block_device() {
+    let Some(device) = LoopDevice::with_content(&content()) else {
+        return;
+    };
+    let open = || {
+        let file = File::options().read(true).write(true).open(device.path());
+        medium(file.unwrap(), true)
+    };
+    let medium = open();
+    performs_operations(
+        &mut ThreadsEngine::new(DEPTH, medium.clone()).unwrap(),
+        &medium,
+    );
+    for options in option_sets() {
+        device.fill(&content());
+        let medium = open();
+        if let Some(mut engine) = uring(medium.clone(), options) {
+            performs_operations(&mut engine, &medium);
+        }
+    }
+}
+
+#[test]
+fn an_engine_dropped_in_flight_leaves_nothing_behind_that_is_written_to() {
+    let (_file, medium) = file_medium();
+    let buffers = Arc::clone(&medium.buffers);
+    for _ in 0..20 {
+        if let Some(mut engine) = uring(medium.clone(), RingOptions::ALL) {
+            for slot in 0..DEPTH {
+                engine.queue(slot, &io(Action::Read, 1, 2));
+            }
+            engine.turn(false, &mut Vec::new()).unwrap();
+        }
+        let mut engine = ThreadsEngine::new(DEPTH, medium.clone()).unwrap();
+        for slot in 0..DEPTH {
+            engine.queue(slot, &io(Action::Read, 1, 2));
+        }
+        engine.turn(false, &mut Vec::new()).unwrap();
+    }
+    assert!(buffers.slot(0, 1).is_some());
+}
