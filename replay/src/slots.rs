@@ -1,0 +1,81 @@
+//! Slots: where the operations in flight are remembered.
+
+use crate::engine::Io;
+
+/// An operation in flight.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flight {
+    /// What was submitted.
+    pub io: Io,
+    /// When.
+    pub submitted_ns: u64,
+    /// Whether it counts: it was submitted after the warm-up.
+    pub counts: bool,
+}
+
+/// As many slots as tokens, each free or holding an operation in flight.
+#[derive(Debug)]
+pub struct Slots {
+    flights: Vec<Flight>,
+    free: Vec<u32>,
+    taken: Vec<bool>,
+}
+
+impl Slots {
+    /// All free.
+    pub fn new(count: u32) -> Self {
+        let size = usize::try_from(count).unwrap_or(0);
+        Slots {
+            flights: vec![Flight::default(); size],
+            // Lowest first: few buffers stay in the cache when few are in use.
+            free: (0..count).rev().collect(),
+            taken: vec![false; size],
+        }
+    }
+
+    /// Puts an operation into a free slot.
+    #[inline]
+    pub fn take(&mut self, flight: Flight) -> Option<u32> {
+        let slot = self.free.pop()?;
+        let index = usize::try_from(slot).ok()?;
+        self.flights[index] = flight;
+        self.taken[index] = true;
+        Some(slot)
+    }
+
+    /// Frees a slot. `None` when nothing is in flight there: an engine that completes what was
+    /// never submitted.
+    #[inline]
+    pub fn give(&mut self, slot: u32) -> Option<Flight> {
+        let index = usize::try_from(slot).ok()?;
+        let taken = self.taken.get_mut(index)?;
+        if !std::mem::take(taken) {
+            return None;
+        }
+        self.free.push(slot);
+        Some(self.flights[index])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_given_out_once_and_taken_back_once() {
+        let mut slots = Slots::new(2);
+        let flight = |submitted_ns| Flight {
+            submitted_ns,
+            ..Flight::default()
+        };
+        let first = slots.take(flight(1)).unwrap();
+        let second = slots.take(flight(2)).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(slots.take(flight(3)), None);
+        assert_eq!(slots.give(second).unwrap().submitted_ns, 2);
+        assert!(slots.give(second).is_none());
+        assert!(slots.give(2).is_none());
+        assert_eq!(slots.take(flight(4)), Some(second));
+        assert_eq!(slots.give(first).unwrap().submitted_ns, 1);
+    }
+}
