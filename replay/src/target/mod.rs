@@ -1,0 +1,51 @@
+//! Targets: what is replayed against, found fit and safe before anything is written.
+
+mod block_device;
+mod facts;
+mod in_use;
+mod open;
+mod scratch;
+mod signature;
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::result;
+
+pub use open::{Access, open};
+pub use scratch::{ScratchNeeds, make_scratch};
+
+/// An open target.
+#[derive(Debug)]
+pub struct Target {
+    /// The open file.
+    pub file: Arc<OwnedFd>,
+    /// As the user named it.
+    pub path: PathBuf,
+    /// Size, rounded down to whole sectors.
+    pub size_bytes: u64,
+    /// Offsets and lengths must be multiples of this.
+    pub sector_bytes: u32,
+    /// Addresses in memory must be multiples of this.
+    pub memory_alignment: u32,
+    /// Whether it is a block device.
+    pub block_device: bool,
+    /// Whether it discards. Known of block devices only; a file tries.
+    pub discards: bool,
+    /// Whether it zeroes a range without being sent the zeroes. Known of block devices only.
+    pub zeroes: bool,
+    /// Why requests end in memory rather than on a device.
+    pub cached: Option<String>,
+    /// What the result says of it.
+    pub facts: result::Target,
+    /// What a reader of the result should know.
+    pub notes: Vec<String>,
+}
+
+impl Target {
+    /// As named in messages.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
