@@ -265,7 +265,7 @@ pub enum ReplayError {
     },
     /// The tape could not be read.
     #[error("tape: {0}")]
-    Tape(#[from] crate::plan::SourceError),
+    Tape(#[from] crate::source::SourceError),
     /// This system has no engine.
     #[error("replay on this operating system is not supported yet; it works on Linux")]
     UnsupportedPlatform,

@@ -119,9 +119,9 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Largest depth cap: half of the largest completion ring of io_uring, with room for the
-    /// second operation of a flush linked to a write.
-    pub const MAX_DEPTH: u32 = 16_384;
+    /// Largest depth cap. A flush linked to a write takes two entries of an io_uring, which has at
+    /// most 32,768.
+    pub const MAX_DEPTH: u32 = 8_192;
 
     /// Depth 8.
     pub fn light() -> Self {

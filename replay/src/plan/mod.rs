@@ -1,5 +1,9 @@
-//! From the tape to requests that are ready to be submitted.
+//! From the tape to operations that are ready to be submitted, on a thread of its own.
 
-mod source;
+mod feed;
+mod planner;
+mod rules;
 
-pub use source::{Row, Source, SourceError};
+pub use feed::{Feed, channel};
+pub use planner::{Planner, Tally};
+pub use rules::{Filter, Planned, Rules};

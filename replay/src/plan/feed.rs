@@ -1,0 +1,162 @@
+//! Batches of operations on their way to the loop that submits, and back for what was recorded.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use iotape_formats::Op;
+
+use super::rules::SkipReason;
+use crate::engine::Io;
+
+/// Rows of the tape in a batch.
+pub const BATCH_ROWS: usize = 4_096;
+/// Batches that wait to be submitted.
+const BATCHES_AHEAD: usize = 8;
+
+/// A row that was left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Skip {
+    /// It stood before this operation of the batch.
+    pub before: usize,
+    pub op: Op,
+    pub reason: SkipReason,
+    pub bytes: u64,
+}
+
+/// Some rows of the tape. Comes back to the planner with what became of it.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub ios: Vec<Io>,
+    /// The recorded latency of each operation.
+    pub recorded_ns: Vec<Option<u64>>,
+    /// Whether the mapping changed each operation's offset.
+    pub remapped: Vec<bool>,
+    pub skips: Vec<Skip>,
+    /// Which pass over the tape, from 1.
+    pub pass: u64,
+    /// Operations that were submitted.
+    pub used: usize,
+    /// The first of them that counts.
+    pub counts_from: usize,
+}
+
+impl Batch {
+    pub fn clear(&mut self) {
+        self.ios.clear();
+        self.recorded_ns.clear();
+        self.remapped.clear();
+        self.skips.clear();
+        self.used = 0;
+        self.counts_from = usize::MAX;
+    }
+
+    /// Rows of the tape in it.
+    pub fn rows(&self) -> usize {
+        self.ios.len() + self.skips.len()
+    }
+}
+
+/// The planner's end.
+pub struct Outlet {
+    pub batches: SyncSender<Batch>,
+    pub used: Receiver<Batch>,
+}
+
+/// The submitting loop's end.
+#[derive(Debug)]
+pub struct Feed {
+    batches: Receiver<Batch>,
+    used: Sender<Batch>,
+    current: Batch,
+    next: usize,
+    counting: bool,
+    ended: bool,
+}
+
+/// Connects a planner with a loop.
+pub fn channel() -> (Outlet, Feed) {
+    let (batches, from_planner) = sync_channel(BATCHES_AHEAD);
+    let (to_planner, used) = std::sync::mpsc::channel();
+    let feed = Feed {
+        batches: from_planner,
+        used: to_planner,
+        current: Batch::default(),
+        next: 0,
+        counting: false,
+        ended: false,
+    };
+    (Outlet { batches, used }, feed)
+}
+
+impl Feed {
+    /// Operations that can be submitted now; empty when none is decoded yet, or none is left.
+    #[inline]
+    pub fn ready(&mut self) -> &[Io] {
+        if self.next == self.current.ios.len() {
+            self.load(None);
+        }
+        &self.current.ios[self.next..]
+    }
+
+    /// Waits for the planner up to a time.
+    pub fn wait(&mut self, up_to: Duration) {
+        if self.next == self.current.ios.len() {
+            self.load(Some(up_to));
+        }
+    }
+
+    /// Says that the first `count` of [`Feed::ready`] are submitted.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        self.next += count;
+    }
+
+    /// From the next operation on, they count.
+    pub fn start_counting(&mut self) {
+        self.counting = true;
+        self.current.counts_from = self.next;
+    }
+
+    /// Whether the planner has nothing more.
+    pub fn ended(&self) -> bool {
+        self.ended && self.next == self.current.ios.len()
+    }
+
+    /// Takes the next batch that has operations. Batches without any only carry skips.
+    fn load(&mut self, wait: Option<Duration>) {
+        while !self.ended && self.next == self.current.ios.len() {
+            let batch = match wait {
+                None => self.batches.try_recv(),
+                Some(up_to) => self
+                    .batches
+                    .recv_timeout(up_to)
+                    .map_err(|error| match error {
+                        RecvTimeoutError::Timeout => TryRecvError::Empty,
+                        RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
+                    }),
+            };
+            match batch {
+                Ok(batch) => {
+                    self.give_back(batch);
+                    self.current.counts_from = if self.counting { 0 } else { usize::MAX };
+                }
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => self.ended = true,
+            }
+        }
+    }
+
+    fn give_back(&mut self, next: Batch) {
+        let mut used = std::mem::replace(&mut self.current, next);
+        used.used = self.next;
+        self.next = 0;
+        // Fails when the planner has died, which its owner learns.
+        let _ = self.used.send(used);
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.give_back(Batch::default());
+    }
+}

@@ -1,0 +1,175 @@
+//! The thread that reads the tape ahead of the loop.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use fastrand::Rng;
+use iotape_formats::Op;
+
+use super::feed::{BATCH_ROWS, Batch, Outlet, Skip};
+use super::rules::{Planned, Rules, SkipReason};
+
+use crate::engine::Action;
+use crate::measure::Latencies;
+use crate::source::{Row, Source, SourceError};
+
+/// Reads a source and makes batches of it.
+#[derive(Debug)]
+pub struct Planner<'a> {
+    /// What becomes of each row.
+    pub rules: &'a Rules,
+    /// Seed of the places in the payload.
+    pub seed: u64,
+    /// Whether to begin again at the end of the tape.
+    pub repeat: bool,
+}
+
+/// What became of the rows that the loop has used.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Recorded latencies of the operations that count, per action.
+    pub recorded: [Latencies; Action::ALL.len()],
+    /// Rows left out, and their bytes.
+    pub skipped: BTreeMap<(Op, SkipReason), (u64, u64)>,
+    /// Submitted operations with a range.
+    pub with_range: u64,
+    /// Those whose offset the mapping changed.
+    pub remapped: u64,
+    /// Passes over the tape that were begun.
+    pub passes: u64,
+    /// Submitted operations.
+    pub submitted: u64,
+}
+
+impl Planner<'_> {
+    /// Plans until the tape ends or nobody takes batches any more; then waits for all that are
+    /// used. Returns what was used, and why the tape could not be read on.
+    pub fn run<S: Source>(
+        &self,
+        source: &mut S,
+        outlet: Outlet,
+    ) -> (Tally, Result<(), SourceError>) {
+        let Outlet { batches, used } = outlet;
+        let mut sink = Sink {
+            batches,
+            used,
+            tally: Tally::default(),
+            batch: Batch::default(),
+            random: Rng::with_seed(self.seed),
+        };
+        sink.batch.clear();
+        let read = self.passes(source, &mut sink);
+        // What was planned before the end, or before an error, is still replayed.
+        sink.send();
+        let Sink {
+            batches,
+            used,
+            mut tally,
+            ..
+        } = sink;
+        drop(batches);
+        for batch in used {
+            tally.add(&batch);
+        }
+        (tally, read)
+    }
+
+    /// Plans pass after pass, until the tape ends or nobody takes batches any more.
+    fn passes<S: Source>(&self, source: &mut S, sink: &mut Sink) -> Result<(), SourceError> {
+        for pass in 1.. {
+            source.rewind();
+            sink.batch.pass = pass;
+            let mut submits = false;
+            while let Some(rows) = source.next_block()? {
+                for row in 0..rows {
+                    submits |= sink.add(self.rules, &source.row(row));
+                    if sink.batch.rows() >= BATCH_ROWS && !sink.send() {
+                        return Ok(());
+                    }
+                }
+            }
+            // A tape of which nothing is submitted would be read forever.
+            if !self.repeat || !submits {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Sink {
+    batches: SyncSender<Batch>,
+    used: Receiver<Batch>,
+    tally: Tally,
+    batch: Batch,
+    random: Rng,
+}
+
+impl Sink {
+    /// Adds a row; `true` when it is to be submitted.
+    #[inline]
+    fn add(&mut self, rules: &Rules, row: &Row) -> bool {
+        let batch = &mut self.batch;
+        match rules.plan(row, &mut self.random) {
+            Planned::Submit(io, remapped) => {
+                batch.ios.push(io);
+                batch.recorded_ns.push(row.latency_ns);
+                batch.remapped.push(remapped);
+                true
+            }
+            Planned::Skip(reason) => {
+                let before = batch.ios.len();
+                batch.skips.push(Skip {
+                    before,
+                    op: row.op,
+                    reason,
+                    bytes: row.length_bytes,
+                });
+                false
+            }
+        }
+    }
+
+    /// Sends the batch; `false` when nobody takes it. Continues in a used one.
+    fn send(&mut self) -> bool {
+        let mut next = Batch::default();
+        for batch in self.used.try_iter() {
+            self.tally.add(&batch);
+            next = batch;
+        }
+        next.clear();
+        next.pass = self.batch.pass;
+        self.batches
+            .send(std::mem::replace(&mut self.batch, next))
+            .is_ok()
+    }
+}
+
+impl Tally {
+    fn add(&mut self, batch: &Batch) {
+        let whole = batch.used == batch.ios.len();
+        let used = batch.used.min(batch.ios.len());
+        for skip in &batch.skips {
+            if skip.before < used || whole {
+                let (requests, bytes) = self.skipped.entry((skip.op, skip.reason)).or_default();
+                *requests += 1;
+                *bytes = bytes.saturating_add(skip.bytes);
+            }
+        }
+        for (io, remapped) in batch.ios[..used].iter().zip(&batch.remapped) {
+            self.with_range += u64::from(io.action != Action::Flush);
+            self.remapped += u64::from(*remapped);
+        }
+        let counts_from = batch.counts_from.min(used);
+        let counted = batch.ios[counts_from..used].iter();
+        for (io, recorded) in counted.zip(&batch.recorded_ns[counts_from..used]) {
+            if let Some(latency_ns) = recorded {
+                self.recorded[io.action.index()].record(*latency_ns);
+            }
+        }
+        self.submitted += used as u64;
+        if used > 0 || whole && !batch.skips.is_empty() {
+            self.passes = self.passes.max(batch.pass);
+        }
+    }
+}

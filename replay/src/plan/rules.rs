@@ -1,0 +1,392 @@
+//! What becomes of each request of the tape: an operation, or a reason to leave it out.
+
+use fastrand::Rng;
+use iotape_formats::{Flags, Op};
+
+use crate::engine::{Action, Io};
+use crate::map::Mapping;
+use crate::source::Row;
+
+/// Writes at least this long begin on a page of the payload, so that they take no more pages than
+/// they must and stay one bio.
+const PAGE_ALIGNED_FROM: u64 = 64 << 10;
+const PAGE: u32 = 4096;
+
+/// Why a request is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SkipReason {
+    /// Zone operations and pass-through commands.
+    NotReplayable,
+    /// It changes data, and the user wants none changed.
+    ChangesData,
+    /// The target has no such operation.
+    NotOnTarget,
+    /// It has a range by its operation, and none by its length.
+    NoLength,
+    /// It reaches behind what the tape's own summary says, or is longer.
+    BeyondEnd,
+    /// It is longer than the target.
+    LongerThanTarget,
+    /// Erasing for good cannot be had from a discard.
+    SecureErase,
+}
+
+impl SkipReason {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            SkipReason::NotReplayable => "this operation is not replayed",
+            SkipReason::ChangesData => "it changes data (--skip-writes)",
+            SkipReason::NotOnTarget => "the target does not support it",
+            SkipReason::NoLength => "it has no length",
+            SkipReason::BeyondEnd => "it lies beyond what the tape's summary says",
+            SkipReason::LongerThanTarget => "it is longer than the target",
+            SkipReason::SecureErase => "secure erase is not replayed",
+        }
+    }
+}
+
+/// What the target and the user allow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Leaves out what changes data.
+    pub skip_writes: bool,
+    /// Leaves out discards.
+    pub no_discard: bool,
+    /// Leaves out write-zeroes.
+    pub no_write_zeroes: bool,
+}
+
+impl Filter {
+    /// Why a request of this operation would be left out, whatever its range.
+    pub fn refuses(&self, op: Op) -> Option<SkipReason> {
+        match op {
+            Op::ZoneAppend | Op::ZoneReset | Op::Other => Some(SkipReason::NotReplayable),
+            _ if op.changes_data() && self.skip_writes => Some(SkipReason::ChangesData),
+            Op::Discard if self.no_discard => Some(SkipReason::NotOnTarget),
+            Op::WriteZeroes if self.no_write_zeroes => Some(SkipReason::NotOnTarget),
+            _ => None,
+        }
+    }
+}
+
+/// Everything that decides what a row becomes.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What is left out.
+    pub filter: Filter,
+    /// Where the rest goes.
+    pub mapping: Mapping,
+    /// Longest transfer that the buffers hold.
+    pub longest_bytes: u64,
+    /// Length of the payload that writes are cut from.
+    pub payload_bytes: u32,
+    /// Alignment of a write's data in memory.
+    pub payload_step: u32,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// To be submitted, and whether the mapping changed its offset.
+    Submit(Io, bool),
+    /// Left out.
+    Skip(SkipReason),
+}
+
+impl Rules {
+    /// What becomes of a row. The place of a write's data comes from `random`.
+    #[inline]
+    pub fn plan(&self, row: &Row, random: &mut Rng) -> Planned {
+        if let Some(reason) = self.filter.refuses(row.op) {
+            return Planned::Skip(reason);
+        }
+        let preflush = row.flags.contains(Flags::PREFLUSH);
+        let action = match row.op {
+            Op::Read => Action::Read,
+            // A preflush without data is a flush, however the source called it.
+            Op::Write if row.length_bytes == 0 && preflush => Action::Flush,
+            Op::Write => Action::Write,
+            Op::Flush => Action::Flush,
+            Op::Discard if row.flags.contains(Flags::SECURE) => {
+                return Planned::Skip(SkipReason::SecureErase);
+            }
+            Op::Discard => Action::Discard,
+            Op::WriteZeroes => Action::WriteZeroes,
+            Op::ZoneAppend | Op::ZoneReset | Op::Other => {
+                return Planned::Skip(SkipReason::NotReplayable);
+            }
+        };
+        if action == Action::Flush {
+            return Planned::Submit(
+                Io {
+                    action,
+                    ..Io::default()
+                },
+                false,
+            );
+        }
+        self.place(row, action, preflush, random)
+    }
+
+    fn place(&self, row: &Row, action: Action, preflush: bool, random: &mut Rng) -> Planned {
+        let length = row.length_bytes;
+        let transfers = matches!(action, Action::Read | Action::Write);
+        if length == 0 {
+            return Planned::Skip(SkipReason::NoLength);
+        }
+        if transfers && length > self.longest_bytes {
+            return Planned::Skip(SkipReason::BeyondEnd);
+        }
+        if length > self.mapping.end_bytes() {
+            return Planned::Skip(SkipReason::LongerThanTarget);
+        }
+        let Ok(offset) = self.mapping.place(row.device, row.offset_bytes, length) else {
+            return Planned::Skip(SkipReason::BeyondEnd);
+        };
+        let write = action == Action::Write;
+        let io = Io {
+            offset,
+            length,
+            payload: if write {
+                self.payload_place(length, random)
+            } else {
+                0
+            },
+            action,
+            fua: write && row.flags.contains(Flags::FUA),
+            preflush: write && preflush,
+        };
+        Planned::Submit(io, offset != row.offset_bytes)
+    }
+
+    fn payload_place(&self, length: u64, random: &mut Rng) -> u32 {
+        let step = if length >= PAGE_ALIGNED_FROM {
+            self.payload_step.max(PAGE)
+        } else {
+            self.payload_step
+        };
+        let room = u64::from(self.payload_bytes).saturating_sub(length);
+        let places = u32::try_from(room / u64::from(step.max(1))).unwrap_or(0);
+        random.u32(0..=places) * step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iotape_formats::DeviceIndex;
+    use iotape_formats::tape::{DeviceExtent, Summary};
+
+    use super::*;
+    use crate::map::Layout;
+    use crate::options::MappingMode;
+
+    fn rules(filter: Filter) -> Rules {
+        let extent = DeviceExtent {
+            end_bytes: 1 << 20,
+            ..DeviceExtent::default()
+        };
+        let summary = Summary {
+            devices: vec![extent],
+            ..Summary::default()
+        };
+        Rules {
+            filter,
+            mapping: Mapping::new(
+                Layout::of(&summary).unwrap(),
+                MappingMode::Identity,
+                1 << 20,
+            ),
+            longest_bytes: 65_536,
+            payload_bytes: 131_072,
+            payload_step: 512,
+        }
+    }
+
+    fn row(op: Op, flags: Flags, length_bytes: u64) -> Row {
+        Row {
+            op,
+            flags,
+            offset_bytes: 8_192,
+            length_bytes,
+            ..Row::default()
+        }
+    }
+
+    fn plan(rules: &Rules, row: &Row) -> Planned {
+        rules.plan(row, &mut Rng::with_seed(1))
+    }
+
+    #[test]
+    fn each_operation_stays_what_it_is() {
+        let rules = rules(Filter::default());
+        let cases = [
+            (
+                Op::Read,
+                Flags::FUA | Flags::SYNC,
+                Action::Read,
+                false,
+                false,
+            ),
+            (Op::Write, Flags::NONE, Action::Write, false, false),
+            (Op::Write, Flags::FUA, Action::Write, true, false),
+            (
+                Op::Write,
+                Flags::FUA | Flags::PREFLUSH,
+                Action::Write,
+                true,
+                true,
+            ),
+            (Op::Discard, Flags::NONE, Action::Discard, false, false),
+            (
+                Op::WriteZeroes,
+                Flags::FUA,
+                Action::WriteZeroes,
+                false,
+                false,
+            ),
+        ];
+        for (op, flags, action, fua, preflush) in cases {
+            let Planned::Submit(io, remapped) = plan(&rules, &row(op, flags, 4_096)) else {
+                panic!("{op} left out");
+            };
+            assert_eq!(
+                (io.action, io.fua, io.preflush),
+                (action, fua, preflush),
+                "{op} {flags}"
+            );
+            assert_eq!((io.offset, io.length, remapped), (8_192, 4_096, false));
+        }
+    }
+
+    #[test]
+    fn flushes_have_no_range() {
+        let rules = rules(Filter::default());
+        let flush = Planned::Submit(
+            Io {
+                action: Action::Flush,
+                ..Io::default()
+            },
+            false,
+        );
+        assert_eq!(plan(&rules, &row(Op::Flush, Flags::NONE, 0)), flush);
+        assert_eq!(plan(&rules, &row(Op::Write, Flags::PREFLUSH, 0)), flush);
+    }
+
+    #[test]
+    fn what_cannot_be_replayed_says_why() {
+        let everything = rules(Filter::default());
+        let nothing = rules(Filter {
+            skip_writes: true,
+            ..Filter::default()
+        });
+        let poor = rules(Filter {
+            no_discard: true,
+            no_write_zeroes: true,
+            ..Filter::default()
+        });
+        let cases = [
+            (
+                &everything,
+                row(Op::ZoneAppend, Flags::NONE, 4_096),
+                SkipReason::NotReplayable,
+            ),
+            (
+                &everything,
+                row(Op::ZoneReset, Flags::NONE, 4_096),
+                SkipReason::NotReplayable,
+            ),
+            (
+                &everything,
+                row(Op::Other, Flags::NONE, 4_096),
+                SkipReason::NotReplayable,
+            ),
+            (
+                &everything,
+                row(Op::Read, Flags::NONE, 0),
+                SkipReason::NoLength,
+            ),
+            (
+                &everything,
+                row(Op::Write, Flags::NONE, 0),
+                SkipReason::NoLength,
+            ),
+            (
+                &everything,
+                row(Op::Discard, Flags::SECURE, 4_096),
+                SkipReason::SecureErase,
+            ),
+            (
+                &everything,
+                row(Op::Read, Flags::NONE, 65_537),
+                SkipReason::BeyondEnd,
+            ),
+            (
+                &everything,
+                row(Op::Discard, Flags::NONE, 1 << 20),
+                SkipReason::BeyondEnd,
+            ),
+            (
+                &everything,
+                row(Op::Discard, Flags::NONE, 2 << 20),
+                SkipReason::LongerThanTarget,
+            ),
+            (
+                &nothing,
+                row(Op::Write, Flags::PREFLUSH, 4_096),
+                SkipReason::ChangesData,
+            ),
+            (
+                &nothing,
+                row(Op::Discard, Flags::NONE, 4_096),
+                SkipReason::ChangesData,
+            ),
+            (
+                &nothing,
+                row(Op::WriteZeroes, Flags::NONE, 4_096),
+                SkipReason::ChangesData,
+            ),
+            (
+                &poor,
+                row(Op::Discard, Flags::NONE, 4_096),
+                SkipReason::NotOnTarget,
+            ),
+            (
+                &poor,
+                row(Op::WriteZeroes, Flags::NONE, 4_096),
+                SkipReason::NotOnTarget,
+            ),
+        ];
+        for (rules, row, reason) in cases {
+            assert_eq!(
+                plan(rules, &row),
+                Planned::Skip(reason),
+                "{} of {}",
+                row.op,
+                row.length_bytes
+            );
+        }
+    }
+
+    #[test]
+    fn payload_is_aligned_fits_and_varies() {
+        let rules = rules(Filter::default());
+        let mut random = Rng::with_seed(7);
+        for (length, step) in [(512u64, 512), (65_536, 4_096)] {
+            let mut places = std::collections::BTreeSet::new();
+            for _ in 0..200 {
+                let row = Row {
+                    device: DeviceIndex(0),
+                    ..row(Op::Write, Flags::NONE, length)
+                };
+                let Planned::Submit(io, _) = rules.plan(&row, &mut random) else {
+                    panic!()
+                };
+                assert_eq!(io.payload % step, 0);
+                assert!(u64::from(io.payload) + length <= 131_072);
+                places.insert(io.payload);
+            }
+            assert!(places.len() > 10, "{} places for {length}", places.len());
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! A tape and a target that fit each other, and the runs on them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use iotape_formats::Op;
+use iotape_formats::tape::Summary;
+
+use crate::engine::null::NullEngine;
+use crate::engine::threads::ThreadsEngine;
+use crate::engine::uring::UringEngine;
+use crate::engine::{Engine, Medium};
+use crate::error::ReplayError;
+use crate::map::{Layout, Mapping};
+use crate::options::{
+    EngineChoice, MappingMode, Options, Profile, Progress, RunOptions, TargetSpec, WritePolicy,
+};
+use crate::plan::{self, Filter, Planned, Planner, Rules, Tally};
+use crate::report::{self, Circumstances};
+use crate::result;
+use crate::run::{self, Bounds, Outcome};
+use crate::source::{Source, SourceError};
+use crate::sys::{Buffers, CpuTime, RingError, RingOptions};
+use crate::target::{self, Access, ScratchNeeds, Target};
+
+/// The payload is this much longer than the longest write, for writes to differ.
+const PAYLOAD_WINDOW_BYTES: u64 = 4 << 20;
+
+/// A tape with a target that has been found fit for it. Several runs can follow one another on the
+/// same target; a scratch file lives as long as this.
+#[derive(Debug)]
+pub struct Replay<S> {
+    source: S,
+    options: Options,
+    target: Option<Target>,
+    rules: Rules,
+    layout: Layout,
+}
+
+impl<S: Source> Replay<S> {
+    /// Opens the target and checks everything that can be checked before the first write: safety,
+    /// size, alignment. A scratch file is made and filled, with `progress` about once a second;
+    /// `stop` ends that early.
+    ///
+    /// The beginning and the end of a target are read, 256 KiB with one request each, to look for
+    /// signatures, unless its writes are skipped.
+    ///
+    /// # Errors
+    /// Any [`ReplayError`]; the target has not been written to.
+    pub fn prepare(
+        source: S,
+        options: Options,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Self, ReplayError> {
+        let skip_writes = options.write_policy == WritePolicy::SkipWrites;
+        let mut filter = Filter {
+            skip_writes,
+            ..Filter::default()
+        };
+        check_overwrites(&options)?;
+        let summary = source.summary();
+        if replayable(summary, filter) == 0 {
+            return Err(ReplayError::NothingToReplay {
+                requests: summary.requests,
+                why: if skip_writes {
+                    " without changing data"
+                } else {
+                    ""
+                },
+            });
+        }
+        let layout = Layout::of(summary).ok_or_else(|| out_of_range(&source))?;
+        let target = open_target(&options, summary, filter, &layout, stop, progress)?;
+        if let Some(target) = &target {
+            filter.no_discard = !target.discards;
+        }
+        let rules = rules(&options, filter, &layout, target.as_ref())?;
+        let mut replay = Replay {
+            source,
+            options,
+            target,
+            rules,
+            layout,
+        };
+        replay.check_alignment()?;
+        Ok(replay)
+    }
+
+    /// The tape.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Replays the tape once, or for as long as asked. Once `stop` is set no further request is
+    /// submitted, and the figures up to then are returned, marked as not valid.
+    ///
+    /// # Errors
+    /// When the buffers would be too large, or the engine cannot be set up or fails. Failed
+    /// requests, and a tape that cannot be read to its end, are no error: the result says so.
+    pub fn run(
+        &mut self,
+        options: &RunOptions,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<result::Run, ReplayError> {
+        let depth = options.profile.depth;
+        if depth == 0 || depth > Profile::MAX_DEPTH {
+            return Err(ReplayError::Depth {
+                depth,
+                max: Profile::MAX_DEPTH,
+            });
+        }
+        let Some(target) = &self.target else {
+            return self.run_on(NullEngine::default(), Vec::new(), options, stop, progress);
+        };
+        let medium = Medium {
+            file: Arc::clone(&target.file),
+            buffers: Arc::new(self.buffers(depth)?),
+            block_device: target.block_device,
+        };
+        let mut notes = Vec::new();
+        if self.options.engine != EngineChoice::Threads {
+            match UringEngine::new(depth, medium.clone(), RingOptions::ALL) {
+                Ok(engine) => return self.run_on(engine, notes, options, stop, progress),
+                Err(error) if self.options.engine == EngineChoice::Auto => {
+                    notes.push(format!("engine threads instead of io_uring: {error}"));
+                }
+                Err(error) => return Err(uring_failed(error)),
+            }
+        }
+        if depth > ThreadsEngine::MAX_DEPTH {
+            return Err(ReplayError::Depth {
+                depth,
+                max: ThreadsEngine::MAX_DEPTH,
+            });
+        }
+        let engine = ThreadsEngine::new(depth, medium).map_err(|source| ReplayError::Engine {
+            engine: "threads",
+            source,
+        })?;
+        self.run_on(engine, notes, options, stop, progress)
+    }
+
+    fn run_on<E: Engine>(
+        &mut self,
+        mut engine: E,
+        mut notes: Vec<String>,
+        options: &RunOptions,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<result::Run, ReplayError> {
+        let name = engine.name();
+        notes.append(&mut engine.take_notes());
+        let bounds = Bounds {
+            depth: options.profile.depth,
+            warmup: options.warmup,
+            repeat_for: options.repeat_for,
+            interval: options.interval,
+            total_requests: match options.repeat_for {
+                Some(_) => None,
+                None => Some(replayable(self.source.summary(), self.rules.filter)),
+            },
+        };
+        let (cpu, thread_cpu) = (CpuTime::of_process(), CpuTime::of_thread());
+        let (outcome, tally, read) =
+            self.play(engine, &bounds, stop, progress)
+                .map_err(|source| ReplayError::Engine {
+                    engine: name,
+                    source,
+                })?;
+        let circumstances = Circumstances {
+            options,
+            engine: name,
+            cpu: CpuTime::of_process().since(cpu),
+            submitter_cpu: CpuTime::of_thread().since(thread_cpu),
+            target: self.target.as_ref(),
+            write_mode: self.write_mode(),
+            seed: self.options.seed,
+            mapping: self.options.mapping_mode(),
+            summary: self.source.summary(),
+            devices: self.layout.devices,
+            finished: self.source.finished(),
+            damage: self.source.damage(),
+            unread: read.err().map(|error| error.to_string()),
+            notes,
+        };
+        Ok(report::run(outcome, &tally, circumstances))
+    }
+
+    /// Plans on a thread of its own and submits on this one.
+    fn play<E: Engine>(
+        &mut self,
+        engine: E,
+        bounds: &Bounds,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> io::Result<(Outcome, Tally, Result<(), SourceError>)> {
+        let (outlet, feed) = plan::channel();
+        let planner = Planner {
+            rules: &self.rules,
+            seed: self.options.seed,
+            repeat: bounds.repeat_for.is_some(),
+        };
+        let source = &mut self.source;
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new()
+                .name("iotape-plan".to_owned())
+                .spawn_scoped(scope, move || planner.run(source, outlet))?;
+            let outcome = run::run(engine, feed, bounds, stop, progress);
+            let (tally, read) = thread
+                .join()
+                .map_err(|_| io::Error::other("the planning thread died"))?;
+            Ok((outcome?, tally, read))
+        })
+    }
+
+    fn buffers(&self, depth: u32) -> Result<Buffers, ReplayError> {
+        let summary = self.source.summary();
+        let longest = self.rules.longest_bytes.next_multiple_of(4096);
+        let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
+        let read_bytes = if count(Op::Read) > 0 { longest } else { 0 };
+        let writes = count(Op::Write) > 0 && !self.rules.filter.skip_writes;
+        let payload_bytes = if writes {
+            u64::from(self.rules.payload_bytes)
+        } else {
+            0
+        };
+        let needed = u64::from(depth)
+            .checked_mul(read_bytes)
+            .and_then(|bytes| bytes.checked_add(payload_bytes))
+            .unwrap_or(u64::MAX);
+        let too_large = || ReplayError::Buffers {
+            longest_bytes: self.rules.longest_bytes,
+            depth,
+            needed_bytes: needed,
+            limit_bytes: self.options.buffer_limit_bytes,
+        };
+        if needed > self.options.buffer_limit_bytes {
+            return Err(too_large());
+        }
+        let size = |bytes: u64| usize::try_from(bytes).map_err(|_| too_large());
+        let slots = size(u64::from(depth))?;
+        let mut buffers =
+            Buffers::new(slots, size(read_bytes)?, size(payload_bytes)?).map_err(|source| {
+                ReplayError::Engine {
+                    engine: "buffers",
+                    source,
+                }
+            })?;
+        fastrand::Rng::with_seed(self.options.seed).fill(buffers.payload_bytes());
+        Ok(buffers)
+    }
+
+    /// Refuses a tape with a request that does not fall on the target's sectors, and names the
+    /// first. The tape is only read through when its totals show that there is one.
+    fn check_alignment(&mut self) -> Result<(), ReplayError> {
+        let Some(target) = &self.target else {
+            return Ok(());
+        };
+        let sector = u64::from(target.sector_bytes);
+        if sector.is_power_of_two() && self.layout.alignment_bits.is_multiple_of(sector) {
+            return Ok(());
+        }
+        let mut random = fastrand::Rng::with_seed(0);
+        let mut before = 0u64;
+        self.source.rewind();
+        while let Some(rows) = self.source.next_block()? {
+            for index in 0..rows {
+                let row = self.source.row(index);
+                let planned = self.rules.plan(&row, &mut random);
+                if let Planned::Submit(io, _) = planned
+                    && (io.offset % sector != 0 || io.length % sector != 0)
+                {
+                    return Err(ReplayError::Unaligned {
+                        target: target.name(),
+                        sector_bytes: target.sector_bytes,
+                        row: before + index as u64,
+                        op: row.op,
+                        offset_bytes: row.offset_bytes,
+                        length_bytes: row.length_bytes,
+                    });
+                }
+            }
+            before += rows as u64;
+        }
+        Ok(())
+    }
+
+    fn write_mode(&self) -> result::WriteMode {
+        if !changes_data(self.source.summary()) {
+            result::WriteMode::None
+        } else if self.rules.filter.skip_writes {
+            result::WriteMode::SkipWrites
+        } else {
+            result::WriteMode::Overwrite
+        }
+    }
+}
+
+impl Options {
+    /// The mapping that is used: a scratch file is always wrapped.
+    fn mapping_mode(&self) -> MappingMode {
+        match self.target {
+            TargetSpec::Scratch { .. } => MappingMode::Wrap,
+            _ => self.mapping,
+        }
+    }
+}
+
+fn check_overwrites(options: &Options) -> Result<(), ReplayError> {
+    let WritePolicy::Overwrite(named) = &options.write_policy else {
+        return Ok(());
+    };
+    let target = match &options.target {
+        TargetSpec::Path(path) => Some(path),
+        TargetSpec::Scratch { .. } | TargetSpec::Null => None,
+    };
+    match named.iter().find(|path| Some(*path) != target) {
+        None => Ok(()),
+        Some(path) => Err(ReplayError::OverwriteNamesNoTarget { path: path.clone() }),
+    }
+}
+
+fn replayable(summary: &Summary, filter: Filter) -> u64 {
+    Op::ALL
+        .into_iter()
+        .filter(|op| filter.refuses(*op).is_none())
+        .map(|op| summary.by_op[usize::from(op.number())].requests)
+        .fold(0, u64::saturating_add)
+}
+
+fn changes_data(summary: &Summary) -> bool {
+    [Op::Write, Op::Discard, Op::WriteZeroes]
+        .into_iter()
+        .any(|op| summary.by_op[usize::from(op.number())].requests > 0)
+}
+
+fn open_target(
+    options: &Options,
+    summary: &Summary,
+    filter: Filter,
+    layout: &Layout,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Option<Target>, ReplayError> {
+    match &options.target {
+        TargetSpec::Null => Ok(None),
+        TargetSpec::Path(path) => {
+            let access = access(options, summary, filter);
+            target::open(path, access).map(Some)
+        }
+        TargetSpec::Scratch { directory } => {
+            let needs = ScratchNeeds {
+                span_bytes: layout.end_bytes,
+                longest_bytes: layout.longest_transfer_bytes,
+            };
+            let directory = directory.as_deref();
+            target::make_scratch(directory, needs, options.seed, stop, progress).map(Some)
+        }
+    }
+}
+
+fn access(options: &Options, summary: &Summary, filter: Filter) -> Access {
+    if filter.skip_writes {
+        return Access::SkipWrites;
+    }
+    if !changes_data(summary) {
+        return Access::Read;
+    }
+    let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
+    match &options.write_policy {
+        WritePolicy::Overwrite(named) if !named.is_empty() => Access::Overwrite,
+        _ => Access::Forbidden {
+            writes: count(Op::Write),
+            discards: count(Op::Discard),
+            write_zeroes: count(Op::WriteZeroes),
+        },
+    }
+}
+
+fn rules(
+    options: &Options,
+    filter: Filter,
+    layout: &Layout,
+    target: Option<&Target>,
+) -> Result<Rules, ReplayError> {
+    let longest_bytes = layout.longest_transfer_bytes;
+    let payload_bytes = longest_bytes
+        .checked_next_multiple_of(4096)
+        .and_then(|bytes| u32::try_from(bytes.checked_add(PAYLOAD_WINDOW_BYTES)?).ok());
+    let rules = Rules {
+        filter,
+        mapping: Mapping::new(
+            layout.clone(),
+            options.mapping_mode(),
+            target.map_or(u64::MAX, |target| target.size_bytes),
+        ),
+        longest_bytes,
+        // A tape with longer requests fails on its buffers.
+        payload_bytes: payload_bytes.unwrap_or(u32::MAX),
+        payload_step: target
+            .map_or(512, |target| {
+                target.memory_alignment.max(target.sector_bytes)
+            })
+            .max(512),
+    };
+    let Some(target) = target else {
+        return Ok(rules);
+    };
+    if options.mapping_mode() == MappingMode::Identity && layout.end_bytes > target.size_bytes {
+        return Err(ReplayError::TooSmall {
+            target: target.name(),
+            target_bytes: target.size_bytes,
+            tape_bytes: layout.end_bytes,
+        });
+    }
+    if longest_bytes > rules.mapping.end_bytes() {
+        return Err(ReplayError::RequestLongerThanTarget {
+            target: target.name(),
+            target_bytes: target.size_bytes,
+            request_bytes: longest_bytes,
+        });
+    }
+    Ok(rules)
+}
+
+fn out_of_range<S: Source>(source: &S) -> ReplayError {
+    let count = source.summary().devices.len();
+    let text = format!("the ranges of its {count} devices together exceed 2^64 bytes");
+    ReplayError::Tape(SourceError(text.into()))
+}
+
+fn uring_failed(error: RingError) -> ReplayError {
+    let source = match error {
+        RingError::Unavailable(why) => io::Error::new(io::ErrorKind::Unsupported, why),
+        RingError::Io(source) => source,
+    };
+    ReplayError::Engine {
+        engine: "uring",
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! From what happened in a run to what the result says of it.
+
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use iotape_formats::tape::Summary;
+
+use crate::engine::Action;
+use crate::measure::{Latencies, OpRecord};
+use crate::options::{MappingMode, RunOptions};
+use crate::plan::Tally;
+use crate::result::{
+    self, ErrorCount, LoopKind, OpFigures, Outstanding, Payload, Skipped, ToolUse, WriteMode,
+};
+use crate::run::{Failure, Outcome};
+use crate::sys::CpuTime;
+use crate::target::Target;
+
+/// What a run was made of, besides what happened in it.
+#[derive(Debug)]
+pub struct Circumstances<'a> {
+    pub options: &'a RunOptions,
+    pub engine: &'static str,
+    /// Of the process, the engine's set-up included.
+    pub cpu: CpuTime,
+    /// Of the thread that submitted.
+    pub submitter_cpu: CpuTime,
+    /// `None`: the null target.
+    pub target: Option<&'a Target>,
+    pub write_mode: WriteMode,
+    pub seed: u64,
+    pub mapping: MappingMode,
+    /// Of the tape.
+    pub summary: &'a Summary,
+    /// Devices of the tape with requests.
+    pub devices: usize,
+    /// Whether the recording was ended cleanly.
+    pub finished: bool,
+    /// Of the tape, in words.
+    pub damage: Option<String>,
+    /// Why the tape could not be read to its end.
+    pub unread: Option<String>,
+    /// From the choice of the engine.
+    pub notes: Vec<String>,
+}
+
+/// Sets up the result of a run.
+pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) -> result::Run {
+    let seconds = seconds(outcome.elapsed_ns);
+    let service = merged(outcome.ops.iter().map(|record| &record.service));
+    let moved = |action: Action| &outcome.ops[action.index()];
+    let bytes = moved(Action::Read)
+        .bytes
+        .saturating_add(moved(Action::Write).bytes);
+    let succeeded = moved(Action::Read).service.count() + moved(Action::Write).service.count();
+    let options = circumstances.options;
+    let mut run = result::Run {
+        label: options.label.clone(),
+        profile: options.profile.name.clone(),
+        depth_cap: options.profile.depth,
+        timing: options.timing,
+        loop_kind: LoopKind::Closed,
+        engine: circumstances.engine.to_owned(),
+        workers: 1,
+        order: options.order,
+        targets: vec![
+            circumstances
+                .target
+                .map_or_else(Default::default, |t| t.facts.clone()),
+        ],
+        write_mode: circumstances.write_mode,
+        payload: Payload {
+            kind: "random".to_owned(),
+            seed: circumstances.seed,
+        },
+        mapping: result::Mapping {
+            mode: circumstances.mapping,
+            remapped_share: share(tally.remapped, tally.with_range),
+        },
+        passes: tally.passes,
+        elapsed_ns: outcome.elapsed_ns,
+        warmup_ns: outcome.warmup_ns,
+        requests: outcome.ops.iter().map(|record| record.requests).sum(),
+        bytes,
+        throughput_mb_s: per_second(bytes, seconds) / 1e6,
+        iops: per_second(succeeded, seconds),
+        service_ns: service.figures(),
+        response_ns: service.figures(),
+        lag_ns: None,
+        by_op: by_op(&outcome.ops, tally, seconds),
+        skipped: skipped(tally),
+        outstanding: Outstanding {
+            cap: options.profile.depth,
+            mean: outcome.outstanding.mean(),
+            max: outcome.outstanding_max,
+            at_cap_share: outcome.outstanding.at_cap_share(),
+        },
+        recorded_ns: merged(tally.recorded.iter()).figures(),
+        intervals: Vec::new(),
+        histograms: histograms(&outcome.ops, &service),
+        errors: errors(&outcome.errors),
+        tool: tool_use(&outcome, &circumstances),
+        valid: false,
+        reasons: Vec::new(),
+        notes: Vec::new(),
+    };
+    run.reasons = verdict::reasons(&run, &outcome, &circumstances);
+    run.notes = verdict::notes(&run, &outcome, circumstances);
+    run.valid = run.reasons.is_empty();
+    run.intervals = outcome.intervals;
+    run
+}
+
+fn merged<'a>(parts: impl Iterator<Item = &'a Latencies>) -> Latencies {
+    let mut all = Latencies::default();
+    parts.for_each(|part| all.add(part));
+    all
+}
+
+fn by_op(
+    ops: &[OpRecord; Action::ALL.len()],
+    tally: &Tally,
+    seconds: f64,
+) -> BTreeMap<String, OpFigures> {
+    let occurred = Action::ALL
+        .into_iter()
+        .filter(|action| ops[action.index()].requests > 0);
+    occurred
+        .map(|action| {
+            let record = &ops[action.index()];
+            let figures = OpFigures {
+                requests: record.requests,
+                bytes: record.bytes,
+                throughput_mb_s: per_second(record.bytes, seconds) / 1e6,
+                iops: per_second(record.service.count(), seconds),
+                service_ns: record.service.figures(),
+                recorded_ns: tally.recorded[action.index()].figures(),
+            };
+            (action.op().name().to_owned(), figures)
+        })
+        .collect()
+}
+
+fn histograms(ops: &[OpRecord; Action::ALL.len()], all: &Latencies) -> BTreeMap<String, String> {
+    let named = Action::ALL
+        .into_iter()
+        .map(|action| (action.op().name(), &ops[action.index()].service));
+    named
+        .chain([("all", all)])
+        .filter(|(_, latencies)| latencies.count() > 0)
+        .filter_map(|(name, latencies)| Some((name.to_owned(), latencies.to_base64()?)))
+        .collect()
+}
+
+fn skipped(tally: &Tally) -> Vec<Skipped> {
+    let entries = tally.skipped.iter();
+    entries
+        .map(|(&(op, reason), &(requests, bytes))| Skipped {
+            op: op.name().to_owned(),
+            reason: reason.text().to_owned(),
+            requests,
+            bytes,
+        })
+        .collect()
+}
+
+fn errors(errors: &BTreeMap<(usize, Failure), u64>) -> Vec<ErrorCount> {
+    let entries = errors.iter();
+    entries
+        .map(|(&(action, failure), &count)| {
+            let (errno, message) = match failure {
+                Failure::Errno(errno) => {
+                    (Some(errno), io::Error::from_raw_os_error(errno).to_string())
+                }
+                Failure::Short => (None, "transferred less than asked".to_owned()),
+            };
+            let op = Action::ALL
+                .get(action)
+                .map_or("other", |action| action.op().name());
+            ErrorCount {
+                op: op.to_owned(),
+                errno,
+                message,
+                count,
+            }
+        })
+        .collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "means and shares")]
+fn tool_use(outcome: &Outcome, circumstances: &Circumstances<'_>) -> ToolUse {
+    let per_request = match outcome.completed {
+        0 => 0.0,
+        completed => circumstances.cpu.total_ns() as f64 / completed as f64,
+    };
+    ToolUse {
+        cpu_user_ns: circumstances.cpu.user_ns,
+        cpu_system_ns: circumstances.cpu.system_ns,
+        cpu_per_request_ns: per_request,
+        submitter_busy_share: share(circumstances.submitter_cpu.total_ns(), outcome.run_ns)
+            .min(1.0),
+        starved_share: share(outcome.starved_ns, outcome.run_ns),
+        littles_law_error: outcome.littles_law_error,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,180 @@
+//! Whether the figures of a run say something about the target, and what else a reader should know.
+
+use iotape_formats::Op;
+
+use super::Circumstances;
+use crate::options::MappingMode;
+use crate::result::{Run, TargetKind, WriteMode};
+use crate::run::{Ending, Outcome};
+
+/// A run below this is noted as short.
+const SHORT_NS: u64 = 10_000_000_000;
+/// Above this share of its time on the processor, the submitting thread sets the rate.
+const CPU_LIMITED: f64 = 0.95;
+const CPU_SUSPECT: f64 = 0.8;
+/// Above this share of time without a decoded request, the tape's decoding sets the rate.
+const STARVED: f64 = 0.01;
+/// Little's law holds up to rounding, or the bookkeeping is wrong.
+const LITTLES_LAW: f64 = 1e-3;
+
+/// Why the run is not valid; none when it is.
+pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) -> Vec<String> {
+    let mut reasons = endings(outcome);
+    of_the_tape(circumstances, &mut reasons);
+    of_the_target(circumstances, &mut reasons);
+    if run.requests == 0 {
+        reasons.push(if outcome.completed > 0 {
+            "the tape ended within the warm-up: nothing was measured".to_owned()
+        } else {
+            "no request completed".to_owned()
+        });
+    }
+    let failed: u64 = run.errors.iter().map(|error| error.count).sum();
+    if failed > 0 {
+        let first = run.errors.first();
+        let example = first.map_or(String::new(), |e| {
+            format!(", such as {}: {}", e.op, e.message)
+        });
+        reasons.push(format!(
+            "{failed} of {} requests failed{example}",
+            outcome.completed
+        ));
+    }
+    if circumstances.target.is_some() && run.tool.submitter_busy_share >= CPU_LIMITED {
+        reasons.push(format!(
+            "limited by the processor, not by the target: the submitting thread was busy {:.0} % of the time",
+            run.tool.submitter_busy_share * 100.0
+        ));
+    }
+    if run.tool.starved_share > STARVED {
+        reasons.push(format!(
+            "limited by the decoding of the tape: {:.1} % of the time a request was due and none was decoded",
+            run.tool.starved_share * 100.0
+        ));
+    }
+    if outcome.strays > 0 || run.tool.littles_law_error > LITTLES_LAW {
+        reasons.push(format!(
+            "the bookkeeping is wrong, please report it: {} stray completions, Little's law off by {:.2e}",
+            outcome.strays, run.tool.littles_law_error
+        ));
+    }
+    reasons
+}
+
+fn endings(outcome: &Outcome) -> Vec<String> {
+    let mut reasons = Vec::new();
+    match outcome.ending {
+        Ending::Done => {}
+        Ending::Stopped => reasons.push("interrupted before the end".to_owned()),
+        Ending::Hopeless => {
+            reasons.push("given up after 1,000 failed requests in a row".to_owned());
+        }
+        Ending::Stalled => reasons.push("given up: the target stopped answering".to_owned()),
+    }
+    if outcome.abandoned > 0 {
+        reasons.push(format!("{} requests never completed", outcome.abandoned));
+    }
+    reasons
+}
+
+fn of_the_tape(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
+    let lost = circumstances.summary.counters.lost_events;
+    if lost > 0 {
+        reasons.push(format!(
+            "the tape is incomplete: {lost} events were lost when it was recorded"
+        ));
+    }
+    reasons.extend(circumstances.damage.clone());
+    if let Some(unread) = &circumstances.unread {
+        reasons.push(format!("the tape could not be read to its end: {unread}"));
+    }
+}
+
+fn of_the_target(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
+    match circumstances.target {
+        None => reasons.push("null target: these figures are the tool's own ceiling".to_owned()),
+        Some(target) => reasons.extend(
+            target
+                .cached
+                .as_ref()
+                .map(|why| format!("page cache: {why}; no device was measured")),
+        ),
+    }
+}
+
+/// What does not make the run invalid.
+pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> Vec<String> {
+    let mut notes = circumstances.notes;
+    if let Some(target) = circumstances.target {
+        notes.extend(target.notes.iter().cloned());
+        if !target.zeroes && count(&circumstances.summary.by_op, Op::WriteZeroes) > 0 {
+            notes.push(
+                "the target has no write-zeroes: the kernel writes zeroes instead".to_owned(),
+            );
+        }
+        if !target.block_device && run.by_op.contains_key(Op::Discard.name()) {
+            notes.push(
+                "discards punch holes into the file; later reads of them reach no device"
+                    .to_owned(),
+            );
+        }
+    }
+    if !circumstances.finished {
+        notes.push("the recording was cut off: the tape has no footer".to_owned());
+    }
+    if circumstances.devices > 1 {
+        notes.push(format!(
+            "the tape's {} devices were laid one behind the other on one target",
+            circumstances.devices
+        ));
+    }
+    if circumstances.mapping == MappingMode::Wrap && run.mapping.remapped_share > 0.0 {
+        notes.push(format!(
+            "{:.1} % of the requests were wrapped onto the target: distances and reuse differ from the tape",
+            run.mapping.remapped_share * 100.0
+        ));
+    }
+    for skipped in &run.skipped {
+        notes.push(format!(
+            "left out: {} {} of {} bytes: {}",
+            skipped.requests, skipped.op, skipped.bytes, skipped.reason
+        ));
+    }
+    if run
+        .targets
+        .iter()
+        .any(|target| target.kind != TargetKind::Null)
+    {
+        of_the_figures(run, outcome, &mut notes);
+    }
+    notes
+}
+
+fn of_the_figures(run: &Run, outcome: &Outcome, notes: &mut Vec<String>) {
+    if run.elapsed_ns < SHORT_NS && outcome.ending == Ending::Done {
+        notes.push(format!(
+            "short: {:.2} s were measured, less than 10 s; --for repeats the tape",
+            run.elapsed_ns as f64 / 1e9
+        ));
+    }
+    let busy = run.tool.submitter_busy_share;
+    if (CPU_SUSPECT..CPU_LIMITED).contains(&busy) {
+        notes.push(format!(
+            "the submitting thread was busy {:.0} % of the time: the processor may limit the figures",
+            busy * 100.0
+        ));
+    }
+    if run.write_mode == WriteMode::None || run.write_mode == WriteMode::SkipWrites {
+        return;
+    }
+    let kinds = run.targets.iter().map(|target| target.kind);
+    if kinds.into_iter().any(|kind| kind == TargetKind::Block) {
+        notes.push("the target was not preconditioned by this tool".to_owned());
+    }
+}
+
+fn count(by_op: &[iotape_formats::tape::OpTotals], op: Op) -> u64 {
+    by_op
+        .get(usize::from(op.number()))
+        .map_or(0, |totals| totals.requests)
+}

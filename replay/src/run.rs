@@ -1,0 +1,450 @@
+//! The loop that submits: takes tokens, hands operations to the engine, reaps, records.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::engine::{Action, Completion, Engine, Io, TICK};
+use crate::measure::{OpRecord, Recorder};
+use crate::options::Progress;
+use crate::plan::Feed;
+use crate::result::Interval;
+use crate::slots::{Flight, Slots};
+use crate::tokens::{Area, Tokens};
+
+/// Failures in a row after which a run is given up.
+const HOPELESS_FAILURES: u64 = 1_000;
+/// A target that completes nothing for so long has stopped.
+const STALL: Duration = Duration::from_secs(120);
+/// The same, once the user wants to stop.
+const STALL_WHEN_STOPPED: Duration = Duration::from_secs(5);
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// How a run is bounded.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most operations outstanding.
+    pub depth: u32,
+    /// Left out of the figures at the start.
+    pub warmup: Duration,
+    /// Submits no more after this long since the end of the warm-up.
+    pub repeat_for: Option<Duration>,
+    /// Length of an interval.
+    pub interval: Duration,
+    /// Requests of the tape that will be submitted; `None` when time is the bound.
+    pub total_requests: Option<u64>,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The tape is through, or the time is up.
+    Done,
+    /// The user stopped it.
+    Stopped,
+    /// Too many failures in a row.
+    Hopeless,
+    /// The target completed nothing for too long.
+    Stalled,
+}
+
+/// How an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Failure {
+    /// With this error of the system.
+    Errno(i32),
+    /// It transferred less than asked.
+    Short,
+}
+
+/// What happened in a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Per action, the requests that count.
+    pub ops: [OpRecord; Action::ALL.len()],
+    /// In slices of time.
+    pub intervals: Vec<Interval>,
+    /// Failures by position of the action and kind, all of the run.
+    pub errors: BTreeMap<(usize, Failure), u64>,
+    /// Why it ended.
+    pub ending: Ending,
+    /// From the first submission that counts to the last completion that counts.
+    pub elapsed_ns: u64,
+    /// Length of the warm-up.
+    pub warmup_ns: u64,
+    /// Tokens, over the time that counts.
+    pub outstanding: Area,
+    /// Most tokens out in that time.
+    pub outstanding_max: u32,
+    /// Completions of the whole run.
+    pub completed: u64,
+    /// Requests that never completed.
+    pub abandoned: u32,
+    /// Completions of slots with nothing in flight.
+    pub strays: u64,
+    /// Time of the whole run.
+    pub run_ns: u64,
+    /// Of that, with a free token and nothing decoded.
+    pub starved_ns: u64,
+    /// |Σ tokens × time − Σ service| / Σ service, all of the run.
+    pub littles_law_error: f64,
+}
+
+/// Replays what comes from `feed` until it ends.
+///
+/// # Errors
+/// When the engine fails.
+pub fn run<E: Engine>(
+    engine: E,
+    feed: Feed,
+    bounds: &Bounds,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> io::Result<Outcome> {
+    let mut run = Run::new(engine, feed, bounds);
+    while run.feed.ready().is_empty() && !run.feed.ended() && !stop.load(Ordering::Relaxed) {
+        run.feed.wait(TICK);
+    }
+    run.restart_clock();
+    loop {
+        let now = run.engine.now_ns();
+        if now >= run.due_ns {
+            run.on_time(now, progress);
+        }
+        if stop.load(Ordering::Relaxed) {
+            run.end(Ending::Stopped);
+        }
+        run.fill(now);
+        if run.tokens.outstanding() == 0 {
+            if run.ending.is_some() || run.feed.ended() {
+                break;
+            }
+            run.feed.wait(TICK);
+            continue;
+        }
+        run.engine.turn(true, &mut run.done)?;
+        let now = run.engine.now_ns();
+        if now >= run.due_ns {
+            run.on_time(now, progress);
+        }
+        run.reap(now);
+        if run.stalled(now) {
+            run.ending = Some(Ending::Stalled);
+            break;
+        }
+    }
+    Ok(run.finish())
+}
+
+struct Run<'a, E> {
+    engine: E,
+    feed: Feed,
+    bounds: &'a Bounds,
+    tokens: Tokens,
+    slots: Slots,
+    done: Vec<Completion>,
+    recorder: Recorder,
+    errors: BTreeMap<(usize, Failure), u64>,
+    ending: Option<Ending>,
+    counting: bool,
+    start_ns: u64,
+    /// Start of the time that counts.
+    counted_ns: u64,
+    counted_area: Area,
+    first_submitted_ns: Option<u64>,
+    last_completed_ns: u64,
+    last_progress_ns: u64,
+    /// Earliest time at which [`Run::on_time`] has something to do.
+    due_ns: u64,
+    last_life_ns: u64,
+    starved_since_ns: Option<u64>,
+    starved_ns: u64,
+    completed: u64,
+    bytes: u64,
+    failures_in_a_row: u64,
+    strays: u64,
+    service_ns: u128,
+}
+
+fn whole_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl<'a, E: Engine> Run<'a, E> {
+    fn new(engine: E, feed: Feed, bounds: &'a Bounds) -> Self {
+        let now = engine.now_ns();
+        let area = Area {
+            at_ns: now,
+            ..Area::default()
+        };
+        Run {
+            engine,
+            feed,
+            bounds,
+            tokens: Tokens::new(bounds.depth, now),
+            slots: Slots::new(bounds.depth),
+            done: Vec::with_capacity(usize::try_from(bounds.depth).unwrap_or(0)),
+            recorder: Recorder::new(whole_ns(bounds.interval), area),
+            errors: BTreeMap::new(),
+            ending: None,
+            counting: false,
+            start_ns: now,
+            counted_ns: now,
+            counted_area: area,
+            first_submitted_ns: None,
+            last_completed_ns: now,
+            last_progress_ns: now,
+            due_ns: now,
+            last_life_ns: now,
+            starved_since_ns: None,
+            starved_ns: 0,
+            completed: 0,
+            bytes: 0,
+            failures_in_a_row: 0,
+            strays: 0,
+            service_ns: 0,
+        }
+    }
+
+    /// The run begins now: the first batch is there.
+    fn restart_clock(&mut self) {
+        let now = self.engine.now_ns();
+        self.tokens = Tokens::new(self.bounds.depth, now);
+        self.start_ns = now;
+        self.last_progress_ns = now;
+        self.last_life_ns = now;
+        self.due_ns = now;
+    }
+
+    /// Whatever depends on the time and not on a completion.
+    #[cold]
+    fn on_time(&mut self, now: u64, progress: &mut dyn FnMut(&Progress)) {
+        if self.counting {
+            let tokens = &self.tokens;
+            self.recorder.close_intervals(now, |at| tokens.area(at));
+        } else if now.saturating_sub(self.start_ns) >= whole_ns(self.bounds.warmup) {
+            self.start_counting(now);
+        }
+        if self.counting && self.time_left(now) == Some(0) {
+            self.end(Ending::Done);
+        }
+        if now.saturating_sub(self.last_progress_ns) >= whole_ns(PROGRESS_EVERY) {
+            self.last_progress_ns = now;
+            self.report(now, progress);
+        }
+        self.due_ns = self.next_due(now);
+    }
+
+    fn start_counting(&mut self, now: u64) {
+        self.counting = true;
+        self.counted_ns = now;
+        self.counted_area = self.tokens.area(now);
+        self.tokens.restart_max();
+        self.feed.start_counting();
+        self.recorder = Recorder::new(whole_ns(self.bounds.interval), self.counted_area);
+    }
+
+    /// Nanoseconds until no more is submitted; `None` without such a bound.
+    fn time_left(&self, now: u64) -> Option<u64> {
+        let bound = whole_ns(self.bounds.repeat_for?);
+        Some(self.counted_ns.saturating_add(bound).saturating_sub(now))
+    }
+
+    fn next_due(&self, now: u64) -> u64 {
+        let progress = self
+            .last_progress_ns
+            .saturating_add(whole_ns(PROGRESS_EVERY));
+        if !self.counting {
+            return progress.min(self.start_ns.saturating_add(whole_ns(self.bounds.warmup)));
+        }
+        let due = progress.min(self.recorder.interval_end_ns());
+        match self.time_left(now) {
+            Some(left) if left > 0 => due.min(now.saturating_add(left)),
+            _ => due,
+        }
+    }
+
+    fn report(&self, now: u64, progress: &mut dyn FnMut(&Progress)) {
+        progress(&Progress::Running {
+            elapsed: Duration::from_nanos(now.saturating_sub(self.start_ns)),
+            requests: self.completed,
+            bytes: self.bytes,
+            total_requests: self.bounds.total_requests,
+            warming_up: !self.counting,
+        });
+    }
+
+    /// Submits nothing more.
+    fn end(&mut self, ending: Ending) {
+        if self.ending.is_none() {
+            self.ending = Some(ending);
+        }
+    }
+
+    /// Submits while there are tokens and operations.
+    fn fill(&mut self, now: u64) {
+        if self.ending.is_some() {
+            self.starved_since_ns = None;
+            return;
+        }
+        let mut dry = false;
+        while self.tokens.free() > 0 && !dry {
+            let free = usize::try_from(self.tokens.free()).unwrap_or(0);
+            let ready = self.feed.ready();
+            let count = ready.len().min(free);
+            let mut taken = 0u32;
+            for io in &ready[..count] {
+                let flight = Flight {
+                    io: *io,
+                    submitted_ns: now,
+                    counts: self.counting,
+                };
+                let Some(slot) = self.slots.take(flight) else {
+                    break;
+                };
+                self.engine.queue(slot, io);
+                taken += 1;
+            }
+            // There are as many slots as tokens, and no more were asked for than are free.
+            dry = taken == 0 || !self.tokens.take(taken, now);
+            self.feed.advance(usize::try_from(taken).unwrap_or(0));
+            if taken > 0 && self.counting && self.first_submitted_ns.is_none() {
+                self.first_submitted_ns = Some(now);
+            }
+        }
+        self.note_starvation(now, dry);
+    }
+
+    fn note_starvation(&mut self, now: u64, dry: bool) {
+        let starved = dry && !self.feed.ended();
+        match self.starved_since_ns {
+            None if starved => self.starved_since_ns = Some(now),
+            Some(since) if !starved => {
+                self.starved_ns += now.saturating_sub(since);
+                self.starved_since_ns = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn reap(&mut self, now: u64) {
+        let mut done = std::mem::take(&mut self.done);
+        let mut given = 0;
+        for completion in done.drain(..) {
+            let Some(flight) = self.slots.give(completion.slot) else {
+                self.strays += 1;
+                continue;
+            };
+            given += 1;
+            self.complete(&flight, completion.outcome, now);
+        }
+        self.done = done;
+        if given > 0 {
+            self.tokens.give(given, now);
+            self.last_life_ns = now;
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, flight: &Flight, outcome: i64, now: u64) {
+        let Flight {
+            io,
+            submitted_ns,
+            counts,
+        } = flight;
+        let service = now.saturating_sub(*submitted_ns);
+        self.service_ns += u128::from(service);
+        self.completed += 1;
+        if *counts {
+            self.last_completed_ns = now;
+        }
+        match failure(io, outcome) {
+            None => {
+                self.failures_in_a_row = 0;
+                if matches!(io.action, Action::Read | Action::Write) {
+                    self.bytes += io.length;
+                }
+                if *counts {
+                    self.recorder.succeeded(io.action, io.length, service);
+                }
+            }
+            Some(failure) => self.fail(io.action, failure, *counts),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, action: Action, failure: Failure, counts: bool) {
+        *self.errors.entry((action.index(), failure)).or_default() += 1;
+        if counts {
+            self.recorder.failed(action);
+        }
+        self.failures_in_a_row += 1;
+        if self.failures_in_a_row >= HOPELESS_FAILURES {
+            self.end(Ending::Hopeless);
+        }
+    }
+
+    fn stalled(&self, now: u64) -> bool {
+        let limit = match self.ending {
+            Some(Ending::Stopped) => STALL_WHEN_STOPPED,
+            _ => STALL,
+        };
+        self.tokens.outstanding() > 0 && now.saturating_sub(self.last_life_ns) > whole_ns(limit)
+    }
+
+    fn finish(self) -> Outcome {
+        let now = self.engine.now_ns();
+        let end = if self.tokens.outstanding() == 0 && self.counting {
+            self.last_completed_ns.max(self.counted_ns)
+        } else {
+            now
+        };
+        let area = self.tokens.area(now);
+        let (ops, intervals) = self.recorder.finish(Area { at_ns: end, ..area });
+        let elapsed_ns = self
+            .first_submitted_ns
+            .map_or(0, |first| self.last_completed_ns.saturating_sub(first));
+        Outcome {
+            ops,
+            intervals,
+            errors: self.errors,
+            ending: self.ending.unwrap_or(Ending::Done),
+            elapsed_ns,
+            warmup_ns: if self.counting {
+                self.counted_ns.saturating_sub(self.start_ns)
+            } else {
+                now.saturating_sub(self.start_ns)
+            },
+            outstanding: Area { at_ns: end, ..area }.since(self.counted_area),
+            outstanding_max: self.tokens.max(),
+            completed: self.completed,
+            abandoned: self.tokens.outstanding(),
+            strays: self.strays,
+            run_ns: now.saturating_sub(self.start_ns),
+            starved_ns: self.starved_ns,
+            littles_law_error: relative_difference(area.token_ns, self.service_ns),
+        }
+    }
+}
+
+#[inline]
+fn failure(io: &Io, outcome: i64) -> Option<Failure> {
+    let expected = match io.action {
+        Action::Read | Action::Write => io.length.cast_signed(),
+        Action::Flush | Action::Discard | Action::WriteZeroes => 0,
+    };
+    match i32::try_from(-outcome) {
+        _ if outcome == expected => None,
+        Ok(errno) if errno > 0 => Some(Failure::Errno(errno)),
+        _ => Some(Failure::Short),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio")]
+fn relative_difference(found: u128, expected: u128) -> f64 {
+    if expected == 0 {
+        return if found == 0 { 0.0 } else { 1.0 };
+    }
+    found.abs_diff(expected) as f64 / expected as f64
+}
