@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use super::columns::Columns;
+use super::column::Columns;
+use super::error::Corrupt;
 use super::model::Summary;
 use crate::request::{DeviceIndex, Flags, Op, Process, Request};
 
 /// Values of a field that not every request has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Optional<T> {
-    /// One per row; the default where the row has none.
+    /// One per row, anything where the row has none; empty when no row has one.
     pub values: Vec<T>,
-    /// Whether each row has one. Empty when `presence` says it all.
+    /// Whether each row has one; empty when all or none have.
     pub present: Vec<bool>,
     /// How many rows have one.
     pub count: usize,
@@ -31,60 +32,52 @@ impl<T: Copy + Default> Optional<T> {
     }
 
     pub(super) fn get(&self, row: usize) -> Option<T> {
-        if *self.present.get(row)? {
-            self.values.get(row).copied()
-        } else {
-            None
-        }
+        let present = self.present.get(row).copied().unwrap_or(self.count > 0);
+        self.values.get(row).copied().filter(|_| present)
     }
 
-    /// Makes the column empty-handed for `rows` rows.
-    pub(super) fn set_absent(&mut self, rows: usize) {
-        self.clear();
-        self.values.resize(rows, T::default());
-        self.present.resize(rows, false);
+    fn column(&self, rows: usize) -> OptionalColumn<'_, T> {
+        OptionalColumn { column: self, rows }
     }
 }
 
 /// A column whose rows may have no value.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionalColumn<'a, T> {
-    values: &'a [T],
-    present: &'a [bool],
-    count: usize,
+    column: &'a Optional<T>,
+    rows: usize,
 }
 
-impl<'a, T: Copy> OptionalColumn<'a, T> {
+impl<'a, T: Copy + Default> OptionalColumn<'a, T> {
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.values.len()
+        self.rows
     }
 
     /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.rows == 0
     }
 
     /// How many rows have a value.
     pub fn count(&self) -> usize {
-        self.count
+        self.column.count
     }
 
     /// The value of a row.
     pub fn get(&self, row: usize) -> Option<T> {
-        if *self.present.get(row)? {
-            self.values.get(row).copied()
-        } else {
-            None
-        }
+        self.column.get(row)
+    }
+
+    /// The values, when every row has one.
+    pub fn all(&self) -> Option<&'a [T]> {
+        (self.column.count == self.rows).then_some(&self.column.values)
     }
 
     /// The rows' values in order.
     pub fn iter(&self) -> impl Iterator<Item = Option<T>> + 'a {
-        self.values
-            .iter()
-            .zip(self.present)
-            .map(|(value, present)| present.then_some(*value))
+        let column = self.column;
+        (0..self.rows).map(move |row| column.get(row))
     }
 }
 
@@ -168,17 +161,17 @@ impl Block {
 
     /// Time from each request until its completion, in nanoseconds.
     pub fn latencies_ns(&self) -> OptionalColumn<'_, u64> {
-        column(&self.latency)
+        self.latency.column(self.len())
     }
 
     /// Time that each request was queued before, in nanoseconds.
     pub fn queues_ns(&self) -> OptionalColumn<'_, u64> {
-        column(&self.queue)
+        self.queue.column(self.len())
     }
 
     /// Position of each request's process in [`Block::process_table`].
     pub fn processes(&self) -> OptionalColumn<'_, u32> {
-        column(&self.process)
+        self.process.column(self.len())
     }
 
     /// The processes of this block.
@@ -188,17 +181,17 @@ impl Block {
 
     /// Control group of each request.
     pub fn cgroups(&self) -> OptionalColumn<'_, u64> {
-        column(&self.cgroup)
+        self.cgroup.column(self.len())
     }
 
     /// Processor of each request.
     pub fn cpus(&self) -> OptionalColumn<'_, u32> {
-        column(&self.cpu)
+        self.cpu.column(self.len())
     }
 
     /// Outcome of each request.
     pub fn errors(&self) -> OptionalColumn<'_, u32> {
-        column(&self.error)
+        self.error.column(self.len())
     }
 
     /// One request.
@@ -236,14 +229,6 @@ impl Block {
     }
 }
 
-fn column<T>(optional: &Optional<T>) -> OptionalColumn<'_, T> {
-    OptionalColumn {
-        values: &optional.values,
-        present: &optional.present,
-        count: optional.count,
-    }
-}
-
 impl Block {
     pub(super) fn clear(&mut self) {
         self.times.clear();
@@ -276,5 +261,35 @@ impl Block {
         self.cgroup.push(request.cgroup);
         self.cpu.push(request.cpu);
         self.error.push(request.error);
+    }
+}
+
+impl Block {
+    /// Whether the rows are what the header says, and every range exists.
+    pub(super) fn verify(&self) -> Result<(), Corrupt> {
+        let mut past = false;
+        for (offset, length) in self.offsets.iter().zip(&self.lengths) {
+            past |= *offset > u64::MAX - *length;
+        }
+        if past {
+            return Err(Corrupt::Inconsistent {
+                what: "a request ends beyond 2^64 bytes",
+            });
+        }
+        let of_rows = Summary::of_rows(self);
+        let told = &self.summary;
+        let same = (
+            of_rows.first_ns,
+            of_rows.last_ns,
+            &of_rows.by_op,
+            &of_rows.devices,
+        ) == (told.first_ns, told.last_ns, &told.by_op, &told.devices);
+        if same {
+            Ok(())
+        } else {
+            Err(Corrupt::Inconsistent {
+                what: "a block's requests do not add up to its header",
+            })
+        }
     }
 }

@@ -60,7 +60,8 @@ pub struct Damage {
     pub unknown: BTreeMap<u8, u64>,
     /// Devices that requests name and no device record describes.
     pub undescribed_devices: u64,
-    /// Requests that the footer counts and the blocks do not hold. Known at the end of the tape.
+    /// Requests that were in the tape and could not be read. Each block and the footer say how many
+    /// come before them, so that only a loss at the end of a tape without a footer stays unknown.
     pub lost_requests: u64,
 }
 
@@ -97,5 +98,50 @@ impl Damage {
 
     pub(super) fn add_unknown(&mut self, opcode: u8) {
         *self.unknown.entry(opcode).or_default() += 1;
+    }
+}
+
+/// Follows the number of requests that should have been read, to know what is missing.
+#[derive(Debug, Default)]
+pub struct Continuity {
+    part: usize,
+    expected: u64,
+    /// How many bad records were listed when the last good block was read.
+    listed: usize,
+}
+
+impl Continuity {
+    /// Takes a good block of a part, which says how many requests come before it.
+    pub fn block(&mut self, part: usize, before: u64, requests: u64, damage: &mut Damage) {
+        self.reach(part, before, damage);
+        self.expected = self.expected.saturating_add(requests);
+    }
+
+    /// Takes a point of a part that so many requests come before.
+    pub fn reach(&mut self, part: usize, before: u64, damage: &mut Damage) {
+        if part != self.part {
+            self.part = part;
+            self.expected = 0;
+        }
+        let lost = before.saturating_sub(self.expected);
+        self.expected = self.expected.max(before);
+        damage.lost_requests = damage.lost_requests.saturating_add(lost);
+        let since = damage.listed.get_mut(self.listed..).unwrap_or_default();
+        attribute(lost, since);
+        self.listed = damage.listed.len();
+    }
+}
+
+/// Says of which bad record the lost requests are, if only one can be meant.
+fn attribute(lost: u64, bad: &mut [BadRecord]) {
+    let known = bad
+        .iter()
+        .filter_map(|bad| bad.requests)
+        .fold(0u64, u64::saturating_add);
+    let mut open = bad.iter_mut().filter(|bad| {
+        bad.requests.is_none() && bad.opcode.is_none_or(|opcode| opcode == opcode::BLOCK)
+    });
+    if let (Some(bad), None) = (open.next(), open.next()) {
+        bad.requests = Some(lost.saturating_sub(known));
     }
 }

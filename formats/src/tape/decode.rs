@@ -1,22 +1,26 @@
 //! From the payload of a block to its rows. Every count is checked before it is believed.
 
+use std::io;
 use std::sync::Arc;
 
 use super::block::{Block, Optional};
-use super::columns::{Columns, number};
-use super::encode::{PRESENT_ALL, PRESENT_BITMAP};
+use super::column::order::Keys;
+use super::column::sequence::{self, Decoder, Target};
+use super::column::stream::{get_byte, get_varint, skip_stream};
+use super::column::{Columns, number, op_flags};
+use super::encode::{BLOCK_VERSION, PRESENT_ALL, PRESENT_BITMAP};
 use super::error::Corrupt;
 use super::metadata::{self, BlockHeaderV1, Stored};
 use super::model::Summary;
-use super::sequence::{get_numbers, get_stream, get_varint};
 use super::wire::{
     BLOCK_HEADER_AT, BLOCK_HEADER_LENGTH_AT, MAX_BLOCK_REQUESTS, MAX_METADATA_BYTES,
     MAX_NAME_BYTES, VERSION_AT, read_u16, read_u32,
 };
 use crate::request::{DeviceIndex, Flags, Op, Process};
 
-const VERSION: u16 = 1;
 const CRC_BYTES: usize = size_of::<u32>();
+/// Longest table of processes, in bytes.
+const MAX_TABLE_BYTES: u64 = MAX_METADATA_BYTES;
 
 /// How many bytes of a block's payload hold its header, from its first bytes.
 ///
@@ -35,12 +39,16 @@ pub fn header_bytes(payload: &[u8]) -> Option<Result<usize, Corrupt>> {
 }
 
 /// The header of a block.
+#[derive(Debug)]
 pub struct BlockHeader {
+    /// Totals of the block's requests, and what was counted since the block before.
     pub summary: Summary,
+    /// How many requests its tape has before it.
+    pub requests_before: u64,
     /// Number and size of each column.
-    columns: Vec<(u8, usize)>,
+    pub columns: Vec<(u8, usize)>,
     /// Where the first column starts.
-    bodies_at: usize,
+    pub bodies_at: usize,
 }
 
 impl BlockHeader {
@@ -50,12 +58,12 @@ impl BlockHeader {
             what: "block",
             bytes: payload.len(),
         };
-        let version = read_u16(payload, VERSION_AT).ok_or(short.clone())?;
-        if version != VERSION {
+        let found = read_u16(payload, VERSION_AT).ok_or(short.clone())?;
+        if found != BLOCK_VERSION {
             return Err(Corrupt::Version {
                 what: "block",
-                found: version,
-                known: VERSION,
+                found,
+                known: BLOCK_VERSION,
             });
         }
         let bodies_at = header_bytes(payload).ok_or(short.clone())??;
@@ -83,244 +91,377 @@ impl BlockHeader {
             .collect();
         Ok(BlockHeader {
             summary,
+            requests_before: form.requests_before,
             columns,
             bodies_at,
         })
     }
 }
 
-/// Decodes a block's payload; on an error `block` is left empty.
-pub fn get_block(payload: &[u8], columns: Columns, block: &mut Block) -> Result<(), Corrupt> {
-    let result = decode(payload, columns, block);
-    if result.is_err() {
+/// Decodes blocks.
+pub struct BlockDecoder {
+    decoder: Decoder,
+    keys: Keys,
+    wide: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+/// The bodies of a block's columns, by number.
+type Bodies<'a> = [Option<&'a [u8]>; number::COUNT];
+
+impl BlockDecoder {
+    /// A decoder.
+    pub fn new() -> io::Result<BlockDecoder> {
+        Ok(BlockDecoder {
+            decoder: Decoder::new()?,
+            keys: Keys::default(),
+            wide: Vec::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Decodes a block's payload; on an error `block` is left empty.
+    pub fn get(
+        &mut self,
+        payload: &[u8],
+        wanted: Columns,
+        block: &mut Block,
+    ) -> Result<BlockHeader, Corrupt> {
+        let result = self.decode(payload, wanted, block);
+        if result.is_err() {
+            block.clear();
+        }
+        result
+    }
+
+    fn decode(
+        &mut self,
+        payload: &[u8],
+        wanted: Columns,
+        block: &mut Block,
+    ) -> Result<BlockHeader, Corrupt> {
+        let header = BlockHeader::parse(payload)?;
         block.clear();
+        block.columns = wanted;
+        block.summary.clone_from(&header.summary);
+        let bodies = bodies(&header, &payload[header.bodies_at..])?;
+        let rows = header.summary.requests as usize;
+        if rows == 0 {
+            return Ok(header);
+        }
+        self.keys.clear();
+        self.core(&bodies, wanted, rows, block)?;
+        let has = |column: u8| {
+            wanted
+                .has(column)
+                .then_some(bodies[usize::from(column)])
+                .flatten()
+        };
+        self.optional(has(number::LATENCY), rows, &mut block.latency)?;
+        self.optional(has(number::QUEUE), rows, &mut block.queue)?;
+        self.optional(has(number::CGROUP), rows, &mut block.cgroup)?;
+        self.optional(has(number::CPU), rows, &mut block.cpu)?;
+        self.optional(has(number::ERROR), rows, &mut block.error)?;
+        block.verify()?;
+        Ok(header)
     }
-    result
 }
 
-fn decode(payload: &[u8], wanted: Columns, block: &mut Block) -> Result<(), Corrupt> {
-    let header = BlockHeader::parse(payload)?;
-    block.clear();
-    block.columns = wanted;
-    let rows = header.summary.requests as usize;
-    let mut bodies = &payload[header.bodies_at..];
-    let mut seen = 0u16;
-    for (column, bytes) in header.columns {
-        let (mut body, rest) = bodies.split_at_checked(bytes).ok_or(Corrupt::Short {
+impl BlockDecoder {
+    /// Decodes what every request has, each column after those that it may depend on.
+    fn core(
+        &mut self,
+        bodies: &Bodies<'_>,
+        wanted: Columns,
+        rows: usize,
+        block: &mut Block,
+    ) -> Result<(), Corrupt> {
+        let core = |column: u8| {
+            let lacking = Corrupt::Inconsistent {
+                what: "a block lacks a column that every request has",
+            };
+            bodies[usize::from(column)].ok_or(lacking)
+        };
+        let mut values = std::mem::take(&mut self.keys.devices);
+        self.whole(core(number::DEVICE)?, rows, &[], &mut values)?;
+        narrow_all("device", &values, u64::from(u16::MAX))?;
+        block
+            .devices
+            .extend(values.iter().map(|device| DeviceIndex(*device as u16)));
+        self.keys.devices = values;
+
+        let mut values = std::mem::take(&mut self.keys.op_flags);
+        self.whole(core(number::OP_FLAGS)?, rows, &[], &mut values)?;
+        put_op_flags(&values, block)?;
+        self.keys.op_flags = values;
+
+        if let Some(body) = bodies[usize::from(number::PROCESS)] {
+            let wanted_for_itself = wanted.has(number::PROCESS);
+            if wanted_for_itself || needs_process(bodies, wanted, rows)? {
+                self.process(body, wanted_for_itself, rows, block)?;
+            }
+        }
+        self.whole(core(number::LENGTH)?, rows, &[], &mut block.lengths)?;
+        self.whole(
+            core(number::OFFSET)?,
+            rows,
+            &block.lengths,
+            &mut block.offsets,
+        )?;
+        self.whole(core(number::TIME)?, rows, &[], &mut block.times)
+    }
+
+    /// A column in which every row has a value.
+    fn whole(
+        &mut self,
+        mut body: &[u8],
+        rows: usize,
+        lengths: &[u64],
+        values: &mut Vec<u64>,
+    ) -> Result<(), Corrupt> {
+        match get_byte(&mut body) {
+            Some(PRESENT_ALL) => (),
+            Some(number) => return Err(Corrupt::number("presence of a core column", number)),
+            None => {
+                return Err(Corrupt::Short {
+                    what: "column",
+                    bytes: 0,
+                });
+            }
+        }
+        let mut target = Target {
+            rows,
+            present: &[],
+            count: rows,
+            lengths,
+            values,
+        };
+        self.decoder.get(&mut body, &mut self.keys, &mut target)?;
+        used_up(body)
+    }
+
+    /// A column that may be absent.
+    fn optional<T>(
+        &mut self,
+        body: Option<&[u8]>,
+        rows: usize,
+        into: &mut Optional<T>,
+    ) -> Result<(), Corrupt>
+    where
+        T: Copy + Default + TryFrom<u64>,
+    {
+        let Some(mut body) = body else { return Ok(()) };
+        self.presence(&mut body, rows, into)?;
+        self.present_values(body, rows, into)
+    }
+
+    /// Takes the presence of each row off the front of a body.
+    fn presence<T>(
+        &mut self,
+        body: &mut &[u8],
+        rows: usize,
+        into: &mut Optional<T>,
+    ) -> Result<(), Corrupt> {
+        match get_byte(body).ok_or(Corrupt::Short {
             what: "column",
-            bytes: bodies.len(),
-        })?;
-        bodies = rest;
-        if wanted.has(column) {
-            if seen & 1 << column != 0 {
-                return Err(Corrupt::Inconsistent {
-                    what: "a column stands twice in a block",
-                });
+            bytes: 0,
+        })? {
+            PRESENT_ALL => into.count = rows,
+            PRESENT_BITMAP => {
+                self.decoder
+                    .unpacker
+                    .get(body, rows.div_ceil(8), &mut self.bytes)?;
+                let bits = |byte: &u8| (0..8).map(|bit| byte & 1 << bit != 0).collect::<Vec<_>>();
+                into.present
+                    .extend(self.bytes.iter().flat_map(bits).take(rows));
+                into.count = into.present.iter().filter(|present| **present).count();
             }
-            seen |= 1 << column;
-            get_column(block, column, &mut body, rows)?;
-            if !body.is_empty() {
-                return Err(Corrupt::Inconsistent {
-                    what: "a column has bytes left over",
-                });
-            }
+            number => return Err(Corrupt::number("presence", number)),
         }
+        Ok(())
     }
-    if !bodies.is_empty() {
-        return Err(Corrupt::Inconsistent {
-            what: "a block has bytes left over",
-        });
+
+    fn present_values<T>(
+        &mut self,
+        mut body: &[u8],
+        rows: usize,
+        into: &mut Optional<T>,
+    ) -> Result<(), Corrupt>
+    where
+        T: Copy + Default + TryFrom<u64>,
+    {
+        let mut target = Target {
+            rows,
+            present: &into.present,
+            count: into.count,
+            lengths: &[],
+            values: &mut self.wide,
+        };
+        self.decoder.get(&mut body, &mut self.keys, &mut target)?;
+        used_up(body)?;
+        let highest = self.wide.iter().copied().max().unwrap_or(0);
+        narrow::<T>("value", highest)?;
+        into.values.extend(
+            self.wide
+                .iter()
+                .map(|value| T::try_from(*value).unwrap_or_default()),
+        );
+        Ok(())
     }
-    fill_absent(block, seen, rows);
-    block.summary = header.summary;
-    verify(block, rows)
+
+    /// Decodes the processes: into the block when `wanted`, in any case for columns that are
+    /// grouped by them.
+    fn process(
+        &mut self,
+        mut body: &[u8],
+        wanted: bool,
+        rows: usize,
+        block: &mut Block,
+    ) -> Result<(), Corrupt> {
+        let mut places = std::mem::take(&mut block.process);
+        self.presence(&mut body, rows, &mut places)?;
+        let entries = self.process_table(&mut body, wanted.then_some(&mut block.process_table))?;
+        self.present_values(body, rows, &mut places)?;
+        let key = |row: usize| places.get(row).map_or(0, |at| u64::from(at) + 1);
+        self.keys.processes.extend((0..rows).map(key));
+        let highest = self.keys.processes.iter().copied().max().unwrap_or(0);
+        if highest > entries {
+            return Err(Corrupt::number("process table entry", highest - 1));
+        }
+        if !wanted {
+            places.clear();
+        }
+        block.process = places;
+        Ok(())
+    }
+
+    /// Takes the table of processes off the front of a body; returns how many entries it has.
+    fn process_table(
+        &mut self,
+        body: &mut &[u8],
+        into: Option<&mut Vec<Process>>,
+    ) -> Result<u64, Corrupt> {
+        let short = Corrupt::Short {
+            what: "process table",
+            bytes: body.len(),
+        };
+        let entries = get_varint(body).ok_or(short.clone())?;
+        let bytes = get_varint(body).ok_or(short.clone())?;
+        limit("processes", entries, MAX_BLOCK_REQUESTS as u64)?;
+        limit("process table", bytes, MAX_TABLE_BYTES)?;
+        let Some(table) = into else {
+            skip_stream(body)?;
+            return Ok(entries);
+        };
+        self.decoder
+            .unpacker
+            .get(body, bytes as usize, &mut self.bytes)?;
+        let mut rest = &self.bytes[..];
+        for _ in 0..entries {
+            let pid = narrow("process", get_varint(&mut rest).ok_or(short.clone())?)?;
+            let length = get_varint(&mut rest).ok_or(short.clone())?;
+            limit("process name", length, MAX_NAME_BYTES as u64)?;
+            let (name, behind) = rest
+                .split_at_checked(length as usize)
+                .ok_or(short.clone())?;
+            rest = behind;
+            let name = std::str::from_utf8(name).map_err(|_| Corrupt::Inconsistent {
+                what: "a process name is not UTF-8",
+            })?;
+            table.push(Process {
+                pid,
+                name: Arc::from(name),
+            });
+        }
+        used_up(rest)?;
+        Ok(entries)
+    }
 }
 
-fn get_column(block: &mut Block, column: u8, body: &mut &[u8], rows: usize) -> Result<(), Corrupt> {
-    match column {
-        number::TIME => block.times = get_numbers(body, rows, column)?,
-        number::OP_FLAGS => {
-            for pair in get_numbers(body, rows, column)? {
-                let op =
-                    Op::from_number(pair as u8).ok_or(Corrupt::number("operation", pair & 0xff))?;
-                block.ops.push(op);
-                block
-                    .flags
-                    .push(Flags::from_bits(narrow("flags", pair >> 8)?));
-            }
+/// Finds the columns' bodies behind a block's header.
+fn bodies<'a>(header: &BlockHeader, mut bytes: &'a [u8]) -> Result<Bodies<'a>, Corrupt> {
+    let mut bodies = Bodies::default();
+    for (column, length) in &header.columns {
+        let short = Corrupt::Short {
+            what: "column",
+            bytes: bytes.len(),
+        };
+        let (body, rest) = bytes.split_at_checked(*length).ok_or(short)?;
+        bytes = rest;
+        // A column of a later version is left out.
+        if let Some(slot) = bodies.get_mut(usize::from(*column))
+            && slot.replace(body).is_some()
+        {
+            return Err(Corrupt::Inconsistent {
+                what: "a column stands twice in a block",
+            });
         }
-        number::DEVICE => {
-            for device in get_numbers(body, rows, column)? {
-                block.devices.push(DeviceIndex(narrow("device", device)?));
-            }
-        }
-        number::OFFSET => block.offsets = get_numbers(body, rows, column)?,
-        number::LENGTH => block.lengths = get_numbers(body, rows, column)?,
-        number::LATENCY => get_optional(&mut block.latency, body, rows, column)?,
-        number::QUEUE => get_optional(&mut block.queue, body, rows, column)?,
-        number::PROCESS => get_process(block, body, rows)?,
-        number::CGROUP => get_optional(&mut block.cgroup, body, rows, column)?,
-        number::CPU => get_optional(&mut block.cpu, body, rows, column)?,
-        number::ERROR => get_optional(&mut block.error, body, rows, column)?,
-        _ => (),
     }
+    used_up(bytes)?;
+    Ok(bodies)
+}
+
+/// Whether a wanted column is grouped by process.
+fn needs_process(bodies: &Bodies<'_>, wanted: Columns, rows: usize) -> Result<bool, Corrupt> {
+    for (column, body) in (0..).zip(bodies) {
+        let Some(mut body) = body.filter(|_| wanted.has(column) && column != number::PROCESS)
+        else {
+            continue;
+        };
+        if get_byte(&mut body) == Some(PRESENT_BITMAP) {
+            skip_stream(&mut body)?;
+        }
+        if rows > 0 && sequence::peek_order(body)?.needs_process() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn used_up(bytes: &[u8]) -> Result<(), Corrupt> {
+    if bytes.is_empty() {
+        Ok(())
+    } else {
+        Err(Corrupt::Inconsistent {
+            what: "bytes are left over in a block",
+        })
+    }
+}
+
+fn limit(what: &'static str, found: u64, max: u64) -> Result<(), Corrupt> {
+    if found <= max {
+        Ok(())
+    } else {
+        Err(Corrupt::Excess { what, found, max })
+    }
+}
+
+fn narrow_all(what: &'static str, values: &[u64], max: u64) -> Result<(), Corrupt> {
+    limit(what, values.iter().copied().max().unwrap_or(0), max)
+}
+
+/// Appends operations and flags.
+fn put_op_flags(values: &[u64], block: &mut Block) -> Result<(), Corrupt> {
+    narrow_all(
+        "operation and flags",
+        values,
+        op_flags(Op::default(), Flags::from_bits(u32::MAX)) | 0xff,
+    )?;
+    let highest = values.iter().map(|value| *value as u8).max().unwrap_or(0);
+    Op::from_number(highest).ok_or(Corrupt::number("operation", highest))?;
+    block.ops.extend(
+        values
+            .iter()
+            .map(|value| Op::ALL[*value as usize % Op::ALL.len()]),
+    );
+    block.flags.extend(
+        values
+            .iter()
+            .map(|value| Flags::from_bits((value >> 8) as u32)),
+    );
     Ok(())
 }
 
 fn narrow<T: TryFrom<u64>>(what: &'static str, value: u64) -> Result<T, Corrupt> {
-    T::try_from(value).map_err(|_| Corrupt::Number {
-        what,
-        number: value,
-    })
-}
-
-fn get_process(block: &mut Block, body: &mut &[u8], rows: usize) -> Result<(), Corrupt> {
-    let short = Corrupt::Short {
-        what: "process table",
-        bytes: body.len(),
-    };
-    let count = get_varint(body).ok_or(short.clone())?;
-    let bytes = get_varint(body).ok_or(short.clone())?;
-    for (what, found, max) in [
-        ("processes", count, MAX_BLOCK_REQUESTS as u64),
-        ("process table", bytes, MAX_METADATA_BYTES),
-    ] {
-        if found > max {
-            return Err(Corrupt::Excess { what, found, max });
-        }
-    }
-    let table = get_stream(body, bytes as usize, number::PROCESS)?;
-    let mut table = &table[..];
-    for _ in 0..count {
-        let pid = narrow("process", get_varint(&mut table).ok_or(short.clone())?)?;
-        let length = get_varint(&mut table).ok_or(short.clone())?;
-        if length > MAX_NAME_BYTES as u64 {
-            return Err(Corrupt::Excess {
-                what: "process name",
-                found: length,
-                max: MAX_NAME_BYTES as u64,
-            });
-        }
-        let (name, rest) = table
-            .split_at_checked(length as usize)
-            .ok_or(short.clone())?;
-        table = rest;
-        let name = std::str::from_utf8(name).map_err(|_| Corrupt::Inconsistent {
-            what: "a process name is not UTF-8",
-        })?;
-        block.process_table.push(Process {
-            pid,
-            name: Arc::from(name),
-        });
-    }
-    if !table.is_empty() {
-        return Err(Corrupt::Inconsistent {
-            what: "the process table has bytes left over",
-        });
-    }
-    get_optional(&mut block.process, body, rows, number::PROCESS)?;
-    let highest = block.process.values.iter().max().copied().unwrap_or(0);
-    if block.process.count > 0 && highest as usize >= block.process_table.len() {
-        return Err(Corrupt::number("process table entry", highest));
-    }
-    Ok(())
-}
-
-fn get_optional<T>(
-    values: &mut Optional<T>,
-    body: &mut &[u8],
-    rows: usize,
-    column: u8,
-) -> Result<(), Corrupt>
-where
-    T: Copy + Default + TryFrom<u64>,
-{
-    let (presence, rest) = body.split_first().ok_or(Corrupt::Short {
-        what: "column",
-        bytes: 0,
-    })?;
-    *body = rest;
-    match *presence {
-        PRESENT_ALL => values.present.resize(rows, true),
-        PRESENT_BITMAP => {
-            let bitmap = get_stream(body, rows.div_ceil(8), column)?;
-            values
-                .present
-                .extend((0..rows).map(|row| bitmap[row / 8] & 1 << (row % 8) != 0));
-        }
-        number => return Err(Corrupt::number("presence", number)),
-    }
-    values.count = values.present.iter().filter(|present| **present).count();
-    let mut dense = get_numbers(body, values.count, column)?.into_iter();
-    for present in &values.present {
-        let value = if *present {
-            narrow("value", dense.next().unwrap_or(0))?
-        } else {
-            T::default()
-        };
-        values.values.push(value);
-    }
-    Ok(())
-}
-
-fn fill_absent(block: &mut Block, seen: u16, rows: usize) {
-    let absent = |column: u8| seen & 1 << column == 0;
-    if absent(number::LATENCY) {
-        block.latency.set_absent(rows);
-    }
-    if absent(number::QUEUE) {
-        block.queue.set_absent(rows);
-    }
-    if absent(number::PROCESS) {
-        block.process.set_absent(rows);
-    }
-    if absent(number::CGROUP) {
-        block.cgroup.set_absent(rows);
-    }
-    if absent(number::CPU) {
-        block.cpu.set_absent(rows);
-    }
-    if absent(number::ERROR) {
-        block.error.set_absent(rows);
-    }
-}
-
-/// The rows must be what the header says they are.
-fn verify(block: &Block, rows: usize) -> Result<(), Corrupt> {
-    let lengths = [
-        block.times.len(),
-        block.ops.len(),
-        block.devices.len(),
-        block.offsets.len(),
-        block.lengths.len(),
-    ];
-    if lengths.iter().any(|length| *length != rows) {
-        return Err(Corrupt::Inconsistent {
-            what: "a block lacks a column that every request has",
-        });
-    }
-    if block
-        .offsets
-        .iter()
-        .zip(&block.lengths)
-        .any(|(offset, length)| offset.checked_add(*length).is_none())
-    {
-        return Err(Corrupt::Inconsistent {
-            what: "a request ends beyond 2^64 bytes",
-        });
-    }
-    let of_rows = Summary::of_rows(block);
-    let told = &block.summary;
-    let same = (
-        of_rows.first_ns,
-        of_rows.last_ns,
-        &of_rows.by_op,
-        &of_rows.devices,
-    ) == (told.first_ns, told.last_ns, &told.by_op, &told.devices);
-    if !same {
-        return Err(Corrupt::Inconsistent {
-            what: "a block's requests do not add up to its header",
-        });
-    }
-    Ok(())
+    T::try_from(value).map_err(|_| Corrupt::number(what, value))
 }

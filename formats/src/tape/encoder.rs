@@ -1,15 +1,15 @@
 //! Requests in, bytes out.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use super::block::Block;
-use super::encode::put_block;
+use super::chain::Chain;
+use super::encode::BlockEncoder;
 use super::error::TapeError;
 use super::id::TapeId;
-use super::metadata;
 use super::model::{Anchor, Counters, Device, Header, Loss, Summary};
-use super::tally::Tally;
-use super::wire::{HEAD_MAGIC, MAX_BLOCK_REQUESTS, MAX_NAME_BYTES, opcode, put_record, trailer};
+use super::wire::{MAX_BLOCK_REQUESTS, MAX_NAME_BYTES, opcode};
 use crate::request::{Process, Request};
 
 /// Bytes of process names after which a block is closed early.
@@ -25,27 +25,16 @@ pub enum Level {
     Archive,
 }
 
-impl Level {
-    fn zstd(self) -> i32 {
-        match self {
-            Level::Live => 3,
-            Level::Archive => 19,
-        }
-    }
-}
-
 /// Turns requests into the bytes of a tape. Does no I/O: each call appends whole records to `out`.
-#[derive(Debug)]
 pub struct Encoder {
-    level: Level,
+    blocks: BlockEncoder,
     devices: usize,
     open: Block,
     processes: HashMap<Process, u32>,
     name_bytes: usize,
     id: TapeId,
     counters: Counters,
-    tally: Tally,
-    position: u64,
+    chain: Chain,
     requests: u64,
 }
 
@@ -62,19 +51,17 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Result<Encoder, TapeError> {
         let mut encoder = Encoder {
-            level,
+            blocks: BlockEncoder::new(level).map_err(|error| TapeError::Compress { error })?,
             devices: 0,
             open: Block::new(),
             processes: HashMap::new(),
             name_bytes: 0,
             id: TapeId::default(),
             counters: Counters::default(),
-            tally: Tally::default(),
-            position: HEAD_MAGIC.len() as u64,
+            chain: Chain::start(out),
             requests: 0,
         };
-        out.extend_from_slice(&HEAD_MAGIC);
-        encoder.put(opcode::HEADER, out, |out| metadata::put(header, out))?;
+        encoder.chain.metadata(opcode::HEADER, header, out)?;
         for device in devices {
             encoder.device(device, out)?;
         }
@@ -94,7 +81,7 @@ impl Encoder {
                 expected: self.devices,
             });
         }
-        self.put(opcode::DEVICE, out, |out| metadata::put(device, out))?;
+        self.chain.metadata(opcode::DEVICE, device, out)?;
         self.devices += 1;
         Ok(())
     }
@@ -130,9 +117,7 @@ impl Encoder {
     ///
     /// None today.
     pub fn anchor(&mut self, anchor: Anchor, out: &mut Vec<u8>) -> Result<(), TapeError> {
-        self.put(opcode::ANCHOR, out, |out| metadata::put(&anchor, out))?;
-        self.tally.anchor(anchor);
-        Ok(())
+        self.chain.anchor(anchor, out)
     }
 
     /// Appends a loss, and counts its events.
@@ -141,8 +126,7 @@ impl Encoder {
     ///
     /// None today.
     pub fn loss(&mut self, loss: Loss, out: &mut Vec<u8>) -> Result<(), TapeError> {
-        self.put(opcode::LOSS, out, |out| metadata::put(&loss, out))?;
-        self.tally.loss(loss);
+        self.chain.loss(loss, out)?;
         self.counters.lost_events = self.counters.lost_events.saturating_add(loss.events);
         Ok(())
     }
@@ -159,14 +143,14 @@ impl Encoder {
         let mut summary = Summary::of_rows(&self.open);
         summary.counters = std::mem::take(&mut self.counters);
         summary.id = std::mem::take(&mut self.id);
-        let offset = self.position;
-        let open = std::mem::take(&mut self.open);
-        let level = self.level.zstd();
-        self.put(opcode::BLOCK, out, |out| {
-            put_block(&open, &summary, level, out)
-        })?;
-        self.tally.block(offset, &summary);
-        self.open = open;
+        let Encoder {
+            blocks,
+            chain,
+            open,
+            ..
+        } = self;
+        let before = chain.requests();
+        chain.block(&summary, out, |out| blocks.put(open, &summary, before, out))?;
         self.open.clear();
         self.processes.clear();
         self.name_bytes = 0;
@@ -180,11 +164,7 @@ impl Encoder {
     /// When compressing fails.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<Summary, TapeError> {
         self.close_block(out)?;
-        let mut footer = std::mem::take(&mut self.tally).into_footer();
-        footer.tape_bytes = self.position;
-        self.put(opcode::FOOTER, out, |out| metadata::put(&footer, out))?;
-        out.extend_from_slice(&trailer(self.position - footer.tape_bytes));
-        Ok(footer.summary)
+        self.chain.finish(out)
     }
 
     /// Requests taken so far.
@@ -234,16 +214,13 @@ impl Encoder {
         self.name_bytes += process.name.len();
         at
     }
+}
 
-    fn put(
-        &mut self,
-        opcode: u8,
-        out: &mut Vec<u8>,
-        write: impl FnOnce(&mut Vec<u8>) -> Result<(), TapeError>,
-    ) -> Result<(), TapeError> {
-        let before = out.len();
-        put_record(out, opcode, write)?;
-        self.position += (out.len() - before) as u64;
-        Ok(())
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder")
+            .field("requests", &self.requests)
+            .field("open", &self.open.len())
+            .finish_non_exhaustive()
     }
 }

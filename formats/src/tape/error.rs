@@ -22,6 +22,13 @@ pub enum TapeError {
         #[source]
         error: io::Error,
     },
+    /// The compressor failed, for want of memory.
+    #[error("compressing a block: {error}")]
+    Compress {
+        /// What it said.
+        #[source]
+        error: io::Error,
+    },
     /// The sink failed earlier: what was written before stays readable.
     #[error("the tape was given up at byte {offset}, where writing failed")]
     GivenUp {
@@ -170,11 +177,19 @@ pub enum Corrupt {
         /// As computed.
         computed: u32,
     },
+    /// A stream of another length than its rows need.
+    #[error("{what} of {found} bytes, expected {expected}")]
+    Length {
+        /// What was read.
+        what: &'static str,
+        /// Its length.
+        found: usize,
+        /// What the rows need.
+        expected: usize,
+    },
     /// A stream does not decompress.
-    #[error("column {column}: {reason}")]
+    #[error("a stream does not decompress: {reason}")]
     Codec {
-        /// Number of the column.
-        column: u8,
         /// What the codec said.
         reason: String,
     },

@@ -128,6 +128,8 @@ pub struct ColumnV1 {
 /// A block's header as stored.
 #[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
 pub struct BlockHeaderV1 {
+    /// How many requests the tape has before this block: a gap tells how many are lost.
+    pub requests_before: u64,
     /// Totals of the block's requests, and what was counted since the block before.
     pub summary: SummaryV1,
     /// The columns, in the order of their bodies.

@@ -12,7 +12,9 @@
 //! behind them.
 
 mod block;
-mod columns;
+mod catalog;
+mod chain;
+mod column;
 mod damage;
 mod decode;
 mod encode;
@@ -23,13 +25,14 @@ mod metadata;
 mod model;
 mod reader;
 mod scanner;
-mod sequence;
+mod source;
 mod tally;
 mod wire;
 mod writer;
 
 pub use block::{Block, OptionalColumn};
-pub use columns::Columns;
+pub use catalog::Part;
+pub use column::Columns;
 pub use damage::{BadRecord, Damage, Fault};
 pub use encoder::{Encoder, Level};
 pub use error::{Corrupt, TapeError};

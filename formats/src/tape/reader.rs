@@ -1,45 +1,46 @@
 //! A tape out of a file, or anything else that can be read and sought.
 
+use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 use super::block::Block;
-use super::columns::Columns;
-use super::damage::{BadRecord, Damage, Fault};
-use super::decode::{BlockHeader, get_block};
+use super::catalog::{Catalog, Part};
+use super::column::Columns;
+use super::damage::{BadRecord, Continuity, Damage, Fault};
+use super::decode::{BlockDecoder, BlockHeader};
 use super::error::{Corrupt, TapeError};
 use super::metadata::{self, Footer, Stored};
 use super::model::{Anchor, Device, Header, Loss, Summary};
 use super::scanner::{Record, Scanner, Step};
-use super::tally::Tally;
-use super::wire::{
-    HEAD_MAGIC, MAX_METADATA_BYTES, RECORD_OVERHEAD_BYTES, TRAILER_BYTES, opcode, parse_trailer,
-};
-use crate::request::DeviceIndex;
+use super::source::Source;
+use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
 
-/// Least bytes asked of the source at once when everything is read, and when only headers are.
+/// Bytes asked of the source at once when everything is read, and when only headers are.
 const READ_BYTES: usize = 256 << 10;
 const SKIM_BYTES: usize = 4 << 10;
 
 /// Reads a tape: what it is at once, its requests block by block.
 ///
 /// Damage is no error: damaged records are skipped and counted in [`TapeReader::damage`].
-#[derive(Debug)]
+///
+/// Tapes joined in one file (`cat a.iotape b.iotape`) read as one: devices that several of them
+/// describe alike are one device, and times count from the first anchor of the first.
 pub struct TapeReader<R> {
     source: Source<R>,
     scanner: Scanner,
-    header: Header,
-    devices: Vec<Device>,
-    described: Vec<bool>,
+    decoder: BlockDecoder,
+    catalog: Catalog,
+    /// Totals and lists that [`TapeReader::open`] found.
     footer: Footer,
     has_footer: bool,
     columns: Columns,
     damage: Damage,
-    /// Everything before this offset is already counted in `damage`.
+    continuity: Continuity,
+    /// Everything before this offset has been counted in `damage` while reading blocks.
     counted_to: u64,
     started: bool,
-    requests_read: u64,
 }
 
 impl<R: Read + Seek> TapeReader<R> {
@@ -50,24 +51,20 @@ impl<R: Read + Seek> TapeReader<R> {
     ///
     /// When the source fails, holds no record of a tape, or needs a later program.
     pub fn open(source: R) -> Result<Self, TapeError> {
-        let mut source = Source {
-            inner: source,
-            buffer: Vec::new(),
-        };
+        let mut source = Source::new(source);
         let footer = source.footer()?;
         let mut reader = TapeReader {
             source,
             scanner: Scanner::skimming(),
-            header: Header::default(),
-            devices: Vec::new(),
-            described: Vec::new(),
-            has_footer: footer.is_some(),
+            decoder: BlockDecoder::new().map_err(|error| TapeError::Compress { error })?,
+            catalog: Catalog::default(),
             footer: Footer::default(),
+            has_footer: false,
             columns: Columns::ALL,
             damage: Damage::default(),
+            continuity: Continuity::default(),
             counted_to: 0,
             started: false,
-            requests_read: 0,
         };
         reader.source.seek(0)?;
         reader.skim(footer)?;
@@ -81,13 +78,13 @@ impl<R: Read + Seek> TapeReader<R> {
 
     /// Where the tape comes from.
     pub fn header(&self) -> &Header {
-        &self.header
+        &self.catalog.header
     }
 
     /// The recorded devices, by index. One that requests name and the tape does not describe has
     /// the name `undescribed-N`.
     pub fn devices(&self) -> &[Device] {
-        &self.devices
+        &self.catalog.devices
     }
 
     /// Moments on both clocks; thinned when there are thousands.
@@ -101,6 +98,9 @@ impl<R: Read + Seek> TapeReader<R> {
     }
 
     /// Totals of the tape: from the footer, else from the headers of its blocks.
+    ///
+    /// The id of joined tapes is the sum of theirs: it is that of the requests as they stand in
+    /// their own tapes.
     pub fn summary(&self) -> &Summary {
         &self.footer.summary
     }
@@ -110,7 +110,12 @@ impl<R: Read + Seek> TapeReader<R> {
         self.has_footer
     }
 
-    /// What was found wrong so far. Right after opening, that is what the scan for headers met;
+    /// The tapes that are joined in the file; usually one.
+    pub fn parts(&self) -> &[Part] {
+        &self.catalog.parts
+    }
+
+    /// What was found wrong so far. Right after opening, that is what the search for metadata met;
     /// from the first block on, what reading met.
     pub fn damage(&self) -> &Damage {
         &self.damage
@@ -127,46 +132,38 @@ impl<R: Read + Seek> TapeReader<R> {
             self.start()?;
         }
         loop {
-            let counted = self.scanner.offset() < self.counted_to;
+            let new = self.scanner.offset() >= self.counted_to;
             match self.scanner.step() {
                 Step::Need(bytes) => self.source.feed(&mut self.scanner, bytes.max(READ_BYTES))?,
                 Step::Seek(offset) => self.source.seek(offset)?,
-                Step::Head(_) => (),
+                Step::Head(_) | Step::Tail(_) => (),
                 Step::Bad(bad) => {
                     if bad.offset >= self.counted_to {
                         self.damage.add(bad);
                     }
                 }
-                Step::Record(record) if record.opcode == opcode::BLOCK => {
-                    let decoded = get_block(record.payload, self.columns, block);
-                    let (offset, bytes) = (record.offset, whole(&record));
-                    match decoded {
-                        Ok(()) if block.is_empty() => (),
-                        Ok(()) => {
-                            self.requests_read += block.len() as u64;
-                            self.describe_devices(block.summary());
-                            return Ok(true);
-                        }
-                        Err(corrupt) => self.spoiled(offset, bytes, opcode::BLOCK, corrupt),
-                    }
+                Step::End => {
+                    block.clear();
+                    return Ok(false);
                 }
                 Step::Record(record) => {
-                    if !counted {
-                        let (offset, bytes, opcode) =
-                            (record.offset, whole(&record), record.opcode);
-                        let result = check_metadata(&record);
-                        match result {
-                            Ok(true) => (),
-                            Ok(false) => self.damage.add_unknown(opcode),
-                            Err(corrupt) => self.spoiled(offset, bytes, opcode, corrupt),
+                    let (offset, bytes, opcode) = (record.offset, whole(&record), record.opcode);
+                    let part = self.catalog.part_at(offset);
+                    let result = if opcode == opcode::BLOCK {
+                        let decoded = self.decoder.get(record.payload, self.columns, block);
+                        decoded.and_then(|header| self.arrived(part, block, &header, new))
+                    } else {
+                        let seen = look_at(&record);
+                        seen.map(|seen| self.passed(part, opcode, &seen, new))
+                    };
+                    match result {
+                        Ok(false) => (),
+                        Ok(true) => {
+                            self.counted_to = self.counted_to.max(self.scanner.offset());
+                            return Ok(true);
                         }
+                        Err(corrupt) => self.spoiled(offset, bytes, opcode, corrupt, new),
                     }
-                }
-                Step::End => {
-                    self.counted_to = self.counted_to.max(self.scanner.offset());
-                    let told = self.footer.summary.requests;
-                    self.damage.lost_requests = told.saturating_sub(self.requests_read);
-                    return Ok(false);
                 }
             }
             self.counted_to = self.counted_to.max(self.scanner.offset());
@@ -188,14 +185,44 @@ impl<R: Read + Seek> TapeReader<R> {
         }
         self.scanner = Scanner::new();
         self.source.seek(0)?;
-        self.requests_read = 0;
+        self.continuity = Continuity::default();
         self.started = true;
         Ok(())
     }
 
+    /// Takes a decoded block; `true` when it has requests.
+    fn arrived(
+        &mut self,
+        part: usize,
+        block: &mut Block,
+        header: &BlockHeader,
+        new: bool,
+    ) -> Result<bool, Corrupt> {
+        self.catalog.adopt_block(part, block)?;
+        self.damage.undescribed_devices = self.catalog.undescribed;
+        if new {
+            let requests = header.summary.requests;
+            self.continuity
+                .block(part, header.requests_before, requests, &mut self.damage);
+        }
+        Ok(!block.is_empty())
+    }
+
+    /// Takes a record that is not a block; `false`, since it has no requests.
+    fn passed(&mut self, part: usize, opcode: u8, seen: &Seen, new: bool) -> bool {
+        match seen {
+            Seen::Unknown if new => self.damage.add_unknown(opcode),
+            Seen::Footer { requests } if new => {
+                self.continuity.reach(part, *requests, &mut self.damage);
+            }
+            _ => (),
+        }
+        false
+    }
+
     /// Counts a record whose checksum is right and whose content is not.
-    fn spoiled(&mut self, offset: u64, bytes: u64, opcode: u8, corrupt: Corrupt) {
-        if offset >= self.counted_to {
+    fn spoiled(&mut self, offset: u64, bytes: u64, opcode: u8, corrupt: Corrupt, new: bool) {
+        if new {
             let fault = Fault::Content(corrupt);
             self.damage.add(BadRecord {
                 offset,
@@ -209,30 +236,26 @@ impl<R: Read + Seek> TapeReader<R> {
 
     /// Reads the metadata before the first block, and without a footer everything but columns.
     fn skim(&mut self, footer: Option<Footer>) -> Result<(), TapeError> {
-        let mut tally = Tally::default();
         let mut records = 0u64;
         loop {
             match self.scanner.step() {
                 Step::Need(bytes) => self.source.feed(&mut self.scanner, bytes.max(SKIM_BYTES))?,
                 Step::Seek(offset) => self.source.seek(offset)?,
-                Step::Head(_) => self.has_footer = footer.is_some(),
+                Step::Head(offset) => drop(self.catalog.head(offset)),
+                Step::Tail(_) => self.catalog.tail(),
                 Step::Bad(bad) => self.damage.add(bad),
                 Step::End => break,
                 Step::Record(record) => {
                     records += 1;
-                    if record.opcode == opcode::BLOCK && footer.is_some() {
+                    if let Some(footer) = &footer
+                        && record.opcode == opcode::BLOCK
+                        && self.catalog.describes(&footer.summary)
+                    {
                         break;
                     }
                     let (offset, bytes, opcode) = (record.offset, whole(&record), record.opcode);
-                    let noted = note(
-                        &record,
-                        &mut self.header,
-                        &mut self.devices,
-                        &mut self.described,
-                        &mut tally,
-                    );
-                    match noted {
-                        Ok(true) => self.has_footer |= opcode == opcode::FOOTER,
+                    match self.catalog.note(&record) {
+                        Ok(true) => (),
                         Ok(false) => self.damage.add_unknown(opcode),
                         Err(Corrupt::Version { what, found, known })
                             if opcode == opcode::HEADER =>
@@ -244,50 +267,32 @@ impl<R: Read + Seek> TapeReader<R> {
                                 known,
                             });
                         }
-                        Err(corrupt) => {
-                            let fault = Fault::Content(corrupt);
-                            self.damage.add(BadRecord {
-                                offset,
-                                bytes,
-                                opcode: Some(opcode),
-                                fault,
-                                requests: None,
-                            });
-                        }
+                        Err(corrupt) => self.spoiled(offset, bytes, opcode, corrupt, true),
                     }
                 }
             }
         }
         if records == 0 {
-            return Err(self.not_a_tape()?);
+            return Err(self.source.not_a_tape());
         }
-        self.footer = footer.unwrap_or_else(|| tally.into_footer());
-        let summary = self.footer.summary.clone();
-        self.describe_devices(&summary);
+        self.conclude(footer);
         Ok(())
     }
 
-    fn not_a_tape(&mut self) -> Result<TapeError, TapeError> {
-        let bytes = self.source.bytes()?;
-        self.source.seek(0)?;
-        let mut found = Vec::new();
-        let front = (&mut self.source.inner)
-            .take(HEAD_MAGIC.len() as u64)
-            .read_to_end(&mut found);
-        front.map_err(|error| TapeError::Io { offset: 0, error })?;
-        Ok(TapeError::NotATape { bytes, found })
-    }
-
-    /// Makes an entry for each device that requests name and no record describes.
-    fn describe_devices(&mut self, summary: &Summary) {
-        for extent in &summary.devices {
-            place_device(&mut self.devices, &mut self.described, extent.device);
-            let slot = usize::from(extent.device.0);
-            if !self.described[slot] {
-                self.described[slot] = true;
-                self.damage.undescribed_devices += 1;
-            }
+    /// Settles what the tape says about itself.
+    fn conclude(&mut self, footer: Option<Footer>) {
+        if self.catalog.parts.is_empty() {
+            drop(self.catalog.head(0));
         }
+        self.has_footer = footer.is_some() || self.catalog.finished();
+        let found = std::mem::take(&mut self.catalog.tally).into_footer();
+        self.footer = footer.unwrap_or(found);
+        // Only names devices: the totals are those of the file already.
+        let mut totals = self.footer.summary.clone();
+        if self.catalog.parts.len() == 1 {
+            drop(self.catalog.adopt(0, &mut totals));
+        }
+        self.damage.undescribed_devices = self.catalog.undescribed;
     }
 }
 
@@ -303,141 +308,44 @@ impl TapeReader<BufReader<File>> {
     }
 }
 
-#[derive(Debug)]
-struct Source<R> {
-    inner: R,
-    buffer: Vec<u8>,
-}
-
-impl<R: Read + Seek> Source<R> {
-    fn bytes(&mut self) -> Result<u64, TapeError> {
-        self.inner
-            .seek(SeekFrom::End(0))
-            .map_err(|error| TapeError::Io { offset: 0, error })
-    }
-
-    fn seek(&mut self, offset: u64) -> Result<(), TapeError> {
-        self.inner
-            .seek(SeekFrom::Start(offset))
-            .map_err(|error| TapeError::Io { offset, error })?;
-        Ok(())
-    }
-
-    /// Feeds up to `bytes` bytes, or the end.
-    fn feed(&mut self, scanner: &mut Scanner, bytes: usize) -> Result<(), TapeError> {
-        self.buffer.resize(bytes.min(READ_BYTES), 0);
-        loop {
-            match self.inner.read(&mut self.buffer) {
-                Ok(0) => scanner.end(),
-                Ok(count) => scanner.feed(&self.buffer[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    return Err(TapeError::Io {
-                        offset: scanner.offset(),
-                        error,
-                    });
-                }
-            }
-            return Ok(());
-        }
-    }
-
-    /// The footer of a tape that starts with the source and ends with it.
-    fn footer(&mut self) -> Result<Option<Footer>, TapeError> {
-        let bytes = self.bytes()?;
-        let Some(trailer_at) = bytes.checked_sub(TRAILER_BYTES as u64) else {
-            return Ok(None);
-        };
-        let trailer = self.read_at(trailer_at, TRAILER_BYTES)?;
-        let Some(footer_bytes) = parse_trailer(&trailer) else {
-            return Ok(None);
-        };
-        if footer_bytes > MAX_METADATA_BYTES + RECORD_OVERHEAD_BYTES as u64 {
-            return Ok(None);
-        }
-        let Some(footer_at) = trailer_at.checked_sub(footer_bytes) else {
-            return Ok(None);
-        };
-        let record = self.read_at(footer_at, footer_bytes as usize)?;
-        let mut scanner = Scanner::new();
-        scanner.feed(&record);
-        scanner.end();
-        let Step::Record(Record {
-            opcode: opcode::FOOTER,
-            payload,
-            ..
-        }) = scanner.step()
-        else {
-            return Ok(None);
-        };
-        let footer: Option<Footer> = metadata::get(payload).ok();
-        Ok(footer.filter(|footer| footer.tape_bytes == footer_at))
-    }
-
-    fn read_at(&mut self, offset: u64, bytes: usize) -> Result<Vec<u8>, TapeError> {
-        self.seek(offset)?;
-        let mut buffer = vec![0; bytes];
-        self.inner
-            .read_exact(&mut buffer)
-            .map_err(|error| TapeError::Io { offset, error })?;
-        Ok(buffer)
+impl<R> fmt::Debug for TapeReader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TapeReader")
+            .field("summary", &self.footer.summary)
+            .field("damage", &self.damage)
+            .finish_non_exhaustive()
     }
 }
 
-/// Takes up what a record says; `false` when its number is unknown.
-fn note(
-    record: &Record<'_>,
-    header: &mut Header,
-    devices: &mut Vec<Device>,
-    described: &mut Vec<bool>,
-    tally: &mut Tally,
-) -> Result<bool, Corrupt> {
-    match record.opcode {
-        opcode::HEADER => *header = metadata::get(record.payload)?,
-        opcode::DEVICE => {
-            let device: Device = metadata::get(record.payload)?;
-            let slot = usize::from(device.index.0);
-            place_device(devices, described, device.index);
-            described[slot] = true;
-            devices[slot] = device;
-        }
-        opcode::ANCHOR => tally.anchor(metadata::get(record.payload)?),
-        opcode::LOSS => tally.loss(metadata::get(record.payload)?),
-        opcode::BLOCK => tally.block(record.offset, &BlockHeader::parse(record.payload)?.summary),
-        opcode::FOOTER => drop(metadata::get::<Footer>(record.payload)?),
-        _ => return Ok(false),
-    }
-    Ok(true)
+/// What a record other than a block turned out to be.
+enum Seen {
+    Known,
+    /// A footer, which tells how many requests its tape has.
+    Footer {
+        requests: u64,
+    },
+    Unknown,
 }
 
-/// Whether a record's number is known; an error when its content cannot be used.
-fn check_metadata(record: &Record<'_>) -> Result<bool, Corrupt> {
-    fn decodes<T: Stored>(record: &Record<'_>) -> Result<bool, Corrupt> {
-        metadata::get::<T>(record.payload).map(|_| true)
+/// Looks whether the content of a record can be used.
+fn look_at(record: &Record<'_>) -> Result<Seen, Corrupt> {
+    fn known<T: Stored>(record: &Record<'_>) -> Result<Seen, Corrupt> {
+        metadata::get::<T>(record.payload).map(|_| Seen::Known)
     }
     match record.opcode {
-        opcode::HEADER => decodes::<Header>(record),
-        opcode::DEVICE => decodes::<Device>(record),
-        opcode::ANCHOR => decodes::<Anchor>(record),
-        opcode::LOSS => decodes::<Loss>(record),
-        opcode::FOOTER => decodes::<Footer>(record),
-        _ => Ok(false),
-    }
-}
-
-/// Makes room for a device, with stand-ins before it.
-fn place_device(devices: &mut Vec<Device>, described: &mut Vec<bool>, index: DeviceIndex) {
-    while devices.len() <= usize::from(index.0) {
-        let index = DeviceIndex(devices.len() as u16);
-        devices.push(Device {
-            index,
-            name: format!("undescribed-{}", index.0),
-            ..Device::default()
-        });
-        described.push(false);
+        opcode::HEADER => known::<Header>(record),
+        opcode::DEVICE => known::<Device>(record),
+        opcode::ANCHOR => known::<Anchor>(record),
+        opcode::LOSS => known::<Loss>(record),
+        opcode::FOOTER => metadata::get::<Footer>(record.payload).map(|footer| Seen::Footer {
+            requests: footer.summary.requests,
+        }),
+        _ => Ok(Seen::Unknown),
     }
 }
 
 fn whole(record: &Record<'_>) -> u64 {
-    record.payload_bytes + RECORD_OVERHEAD_BYTES as u64
+    record
+        .payload_bytes
+        .saturating_add(RECORD_OVERHEAD_BYTES as u64)
 }

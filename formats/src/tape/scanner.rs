@@ -1,24 +1,26 @@
 //! Bytes in, records and damage out.
 
 use super::damage::{BadRecord, Fault};
-use super::decode::header_bytes;
+use super::decode::{BlockHeader, header_bytes};
 use super::wire::{
-    HEAD_MAGIC, MAX_BLOCK_BYTES, MAX_METADATA_BYTES, PAYLOAD_CRC_BYTES, RECORD_HEADER_BYTES,
-    RecordHeader, SYNC, TRAILER_BYTES, opcode, parse_trailer, read_u32,
+    BLOCK_HEADER_AT, HEAD_MAGIC, MAX_BLOCK_BYTES, MAX_METADATA_BYTES, PAYLOAD_CRC_BYTES,
+    RECORD_HEADER_BYTES, RecordHeader, SYNC, TRAILER_BYTES, opcode, parse_trailer, read_u32,
 };
 
-/// Longest part of a payload of an unknown record that is held at once.
+/// Most bytes that are asked for at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// What a scanner says next.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// Feed at least this many bytes more, or say that there are none.
+    /// Feed about this many bytes more, or say that there are none.
     Need(usize),
     /// Go on feeding from this offset of the source. What was fed and not used is forgotten.
     Seek(u64),
     /// A tape starts at this offset.
     Head(u64),
+    /// The trailer of a tape stands at this offset.
+    Tail(u64),
     /// A record.
     Record(Record<'a>),
     /// A part that could not be used.
@@ -34,40 +36,18 @@ pub struct Record<'a> {
     pub offset: u64,
     /// Which record.
     pub opcode: u8,
-    /// Its payload. A skimming scanner gives only the header of a block; the payload of an unknown
-    /// record is not kept when it is long.
+    /// Its payload. A skimming scanner may give only the header of a block, whose payload is then
+    /// unchecked; that of an unknown record is empty when it is longer than any known one.
     pub payload: &'a [u8],
     /// Length of the whole payload.
     pub payload_bytes: u64,
 }
 
-/// What the scanner is in the middle of.
-#[derive(Debug)]
-enum State {
-    /// At a place where a record should start.
-    Boundary,
-    /// Looking for the next record; nothing usable since the start of this part.
-    Lost {
-        from: u64,
-        opcode: Option<u8>,
-        fault: Fault,
-    },
-    /// A block's header has been read and its columns passed over; checking what follows.
-    Skimmed {
-        record: u64,
-        payload_bytes: u64,
-        header: Vec<u8>,
-    },
-    /// Within a long payload of an unknown record.
-    Passing {
-        record: u64,
-        header: RecordHeader,
-        left: u64,
-        crc: u32,
-    },
-}
-
 /// Finds the records in the bytes that it is fed.
+///
+/// A record is believed when both of its checksums are right. Where none starts, or one fails, the
+/// scanner looks for the next from there on, byte by byte: so a damaged length, a torn record or a
+/// tape in the middle of another hides nothing that is whole.
 #[derive(Debug)]
 pub struct Scanner {
     buffer: Vec<u8>,
@@ -77,19 +57,69 @@ pub struct Scanner {
     offset: u64,
     ended: bool,
     skim: bool,
-    /// A block that must be read whole though skimming, since what follows it is not a record.
+    /// A block that must be read whole though skimming, since what follows it is no record.
     distrusted: Option<u64>,
     state: State,
-    /// Backs the payload of a skimmed record.
-    held: Vec<u8>,
+    /// Header of the block that was skimmed last.
+    skimmed: Vec<u8>,
 }
 
+/// What the scanner is in the middle of.
+#[derive(Debug)]
+enum State {
+    /// At a place where a record should start.
+    Boundary,
+    /// Looking for the next record.
+    Lost(Lost),
+    /// The columns of the block at `record` were passed over; checking what follows them.
+    Skimmed { record: u64, payload_bytes: u64 },
+    /// Within the payload of an unknown record that is too long to hold.
+    Passing {
+        record: u64,
+        header: RecordHeader,
+        left: u64,
+        crc: u32,
+    },
+}
+
+/// A part that cannot be used, so far.
+#[derive(Debug)]
+struct Lost {
+    from: u64,
+    opcode: Option<u8>,
+    fault: Fault,
+    requests: Option<u64>,
+}
+
+/// What stands at a place.
 enum Boundary {
     Head,
     Record(RecordHeader),
     Trailer,
     Nothing,
+    /// Too few bytes to tell, unless the source has no more.
     Short,
+}
+
+/// A [`Step`] that does not borrow, or the wish to go on at once.
+enum Found {
+    Again,
+    Need(usize),
+    Seek(u64),
+    Head(u64),
+    Tail(u64),
+    /// A record with `held` bytes of payload before the checksum that was used last.
+    Record {
+        offset: u64,
+        header: RecordHeader,
+        held: usize,
+    },
+    Skimmed {
+        offset: u64,
+        payload_bytes: u64,
+    },
+    Bad(BadRecord),
+    End,
 }
 
 impl Scanner {
@@ -103,11 +133,11 @@ impl Scanner {
             skim: false,
             distrusted: None,
             state: State::Boundary,
-            held: Vec::new(),
+            skimmed: Vec::new(),
         }
     }
 
-    /// A scanner that asks to seek past the columns of blocks, and so does not check them.
+    /// A scanner that passes over the columns of blocks, and so does not check them.
     pub fn skimming() -> Scanner {
         Scanner {
             skim: true,
@@ -137,19 +167,13 @@ impl Scanner {
     /// What comes next.
     pub fn step(&mut self) -> Step<'_> {
         loop {
-            let state = std::mem::replace(&mut self.state, State::Boundary);
-            let found = match state {
+            let found = match std::mem::replace(&mut self.state, State::Boundary) {
                 State::Boundary => self.at_boundary(),
-                State::Lost {
-                    from,
-                    opcode,
-                    fault,
-                } => self.search(from, opcode, fault),
+                State::Lost(lost) => self.search(lost),
                 State::Skimmed {
                     record,
                     payload_bytes,
-                    header,
-                } => self.after_skimmed(record, payload_bytes, header),
+                } => self.behind_skimmed(record, payload_bytes),
                 State::Passing {
                     record,
                     header,
@@ -157,44 +181,38 @@ impl Scanner {
                     crc,
                 } => self.pass(record, header, left, crc),
             };
-            match found {
-                Found::Again => (),
-                Found::Need(bytes) => return Step::Need(bytes),
-                Found::Seek(offset) => return Step::Seek(offset),
-                Found::Head(offset) => return Step::Head(offset),
-                Found::Bad(bad) => return Step::Bad(bad),
-                Found::End => return Step::End,
+            return match found {
+                Found::Again => continue,
+                Found::Need(bytes) => Step::Need(bytes.clamp(1, CHUNK_BYTES)),
+                Found::Seek(offset) => Step::Seek(offset),
+                Found::Head(offset) => Step::Head(offset),
+                Found::Tail(offset) => Step::Tail(offset),
+                Found::Bad(bad) => Step::Bad(bad),
+                Found::End => Step::End,
                 Found::Skimmed {
                     offset,
                     payload_bytes,
-                } => {
-                    let payload = &self.held[..];
-                    return Step::Record(Record {
-                        offset,
-                        opcode: opcode::BLOCK,
-                        payload,
-                        payload_bytes,
-                    });
-                }
+                } => Step::Record(Record {
+                    offset,
+                    opcode: opcode::BLOCK,
+                    payload: &self.skimmed,
+                    payload_bytes,
+                }),
                 Found::Record {
                     offset,
-                    header,
+                    header: RecordHeader { opcode, length },
                     held,
                 } => {
                     let end = self.used - PAYLOAD_CRC_BYTES;
-                    let payload = if held {
-                        &self.buffer[end - header.length as usize..end]
-                    } else {
-                        &[]
-                    };
-                    return Step::Record(Record {
+                    let payload = &self.buffer[end - held..end];
+                    Step::Record(Record {
                         offset,
-                        opcode: header.opcode,
+                        opcode,
                         payload,
-                        payload_bytes: header.length,
-                    });
+                        payload_bytes: length,
+                    })
                 }
-            }
+            };
         }
     }
 
@@ -207,34 +225,29 @@ impl Scanner {
         self.offset += bytes as u64;
     }
 
-    fn seek(&mut self, offset: u64) -> Found {
+    /// Goes to an offset: within the buffer at once, else by asking for it.
+    fn go_to(&mut self, offset: u64) -> Found {
         let ahead = offset
             .checked_sub(self.offset)
             .and_then(|ahead| usize::try_from(ahead).ok());
-        match ahead {
-            Some(ahead) if ahead <= self.unused().len() => {
-                self.consume(ahead);
-                Found::Again
-            }
-            _ => {
-                self.buffer.clear();
-                self.used = 0;
-                self.offset = offset;
-                self.ended = false;
-                Found::Seek(offset)
-            }
+        if let Some(ahead) = ahead.filter(|ahead| *ahead <= self.unused().len()) {
+            self.consume(ahead);
+            return Found::Again;
         }
+        self.buffer.clear();
+        self.used = 0;
+        self.offset = offset;
+        self.ended = false;
+        Found::Seek(offset)
     }
 
-    /// What stands at the next byte.
     fn boundary(&self) -> Boundary {
         let bytes = self.unused();
         if bytes.starts_with(&HEAD_MAGIC) {
             return Boundary::Head;
         }
-        match RecordHeader::parse(bytes) {
-            Some(header) if plausible(header) => return Boundary::Record(header),
-            _ => (),
+        if let Some(header) = RecordHeader::parse(bytes).filter(|header| plausible(*header)) {
+            return Boundary::Record(header);
         }
         if parse_trailer(bytes).is_some() {
             return Boundary::Trailer;
@@ -247,62 +260,74 @@ impl Scanner {
     }
 
     fn at_boundary(&mut self) -> Found {
+        let offset = self.offset;
         match self.boundary() {
             Boundary::Head => {
-                let offset = self.offset;
                 self.consume(HEAD_MAGIC.len());
                 Found::Head(offset)
             }
-            Boundary::Record(header) => self.at_record(header),
             Boundary::Trailer => {
                 self.consume(TRAILER_BYTES);
+                Found::Tail(offset)
+            }
+            Boundary::Record(header) if header.length > MAX_BLOCK_BYTES => {
+                self.consume(RECORD_HEADER_BYTES);
+                self.state = State::Passing {
+                    record: offset,
+                    header,
+                    left: header.length,
+                    crc: 0,
+                };
                 Found::Again
             }
-            Boundary::Short => Found::Need(RECORD_HEADER_BYTES - self.unused().len()),
+            Boundary::Record(header) => {
+                let skim =
+                    self.skim && header.opcode == opcode::BLOCK && self.distrusted != Some(offset);
+                if skim {
+                    self.skim_block(header)
+                } else {
+                    self.whole_record(header)
+                }
+            }
+            Boundary::Short => self.need(RECORD_HEADER_BYTES),
             Boundary::Nothing if self.unused().is_empty() => Found::End,
             Boundary::Nothing => {
-                self.state = State::Lost {
-                    from: self.offset,
+                let fault = Fault::NoRecord;
+                self.state = State::Lost(Lost {
+                    from: offset,
                     opcode: None,
-                    fault: Fault::NoRecord,
-                };
+                    fault,
+                    requests: None,
+                });
                 self.consume(1);
                 Found::Again
             }
         }
     }
 
-    fn at_record(&mut self, header: RecordHeader) -> Found {
-        if header.length > MAX_BLOCK_BYTES {
-            let record = self.offset;
-            self.consume(RECORD_HEADER_BYTES);
-            self.state = State::Passing {
-                record,
-                header,
-                left: header.length,
-                crc: 0,
-            };
-            return Found::Again;
-        }
-        if self.skim && header.opcode == opcode::BLOCK && self.distrusted != Some(self.offset) {
-            return self.skim_block(header);
-        }
-        let length = header.length as usize;
-        let record_bytes = RECORD_HEADER_BYTES + length + PAYLOAD_CRC_BYTES;
+    /// Asks for what is missing to `bytes` unused ones.
+    fn need(&self, bytes: usize) -> Found {
+        Found::Need(bytes - self.unused().len())
+    }
+
+    fn whole_record(&mut self, header: RecordHeader) -> Found {
+        let payload_end = RECORD_HEADER_BYTES + header.length as usize;
+        let record_bytes = payload_end + PAYLOAD_CRC_BYTES;
         let there = self.unused().len();
         if there < record_bytes {
             if !self.ended {
-                return Found::Need(record_bytes - there);
+                return self.need(record_bytes);
             }
-            let fault = Fault::Truncated {
-                expected: record_bytes as u64,
-                found: there as u64,
-            };
-            return self.lose(header, fault);
+            return self.lose(
+                header,
+                Fault::Truncated {
+                    expected: record_bytes as u64,
+                    found: there as u64,
+                },
+            );
         }
-        let payload = &self.unused()[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + length];
-        let computed = crc32c::crc32c(payload);
-        let stored = read_u32(self.unused(), RECORD_HEADER_BYTES + length).unwrap_or_default();
+        let computed = crc32c::crc32c(&self.unused()[RECORD_HEADER_BYTES..payload_end]);
+        let stored = read_u32(self.unused(), payload_end).unwrap_or_default();
         if stored != computed {
             return self.lose(header, Fault::Checksum { stored, computed });
         }
@@ -311,155 +336,149 @@ impl Scanner {
         Found::Record {
             offset,
             header,
-            held: true,
+            held: header.length as usize,
         }
     }
 
-    /// Gives up the record here and looks for the next one within it.
+    /// Gives up the record here, and looks for the next one within it.
     fn lose(&mut self, header: RecordHeader, fault: Fault) -> Found {
-        self.state = State::Lost {
+        let payload = &self.unused()[RECORD_HEADER_BYTES..];
+        let block = (header.opcode == opcode::BLOCK)
+            .then(|| BlockHeader::parse(payload).ok())
+            .flatten();
+        let requests = block.map(|block| block.summary.requests);
+        self.state = State::Lost(Lost {
             from: self.offset,
             opcode: Some(header.opcode),
             fault,
-        };
+            requests,
+        });
         self.consume(SYNC.len());
         Found::Again
     }
 
+    /// Takes the header of a block and passes over its columns.
     fn skim_block(&mut self, header: RecordHeader) -> Found {
         let record = self.offset;
-        let there = self.unused().len();
         let payload = &self.unused()[RECORD_HEADER_BYTES..];
         let needed = match header_bytes(payload) {
-            Some(Ok(needed)) if needed as u64 <= header.length => needed,
-            None if header.length >= 6 => 6,
-            _ => {
-                self.distrusted = Some(record);
-                return Found::Again;
-            }
+            Some(Ok(needed)) => needed,
+            Some(Err(_)) => usize::MAX,
+            None => BLOCK_HEADER_AT,
         };
-        if payload.len() < needed {
-            if !self.ended {
-                return Found::Need(needed - payload.len());
-            }
+        if needed as u64 > header.length || (payload.len() < needed && self.ended) {
             self.distrusted = Some(record);
             return Found::Again;
         }
-        let held = payload[..needed].to_vec();
-        debug_assert!(there >= RECORD_HEADER_BYTES + needed);
+        if payload.len() < needed {
+            return self.need(RECORD_HEADER_BYTES + needed);
+        }
+        let front = payload[..needed].to_vec();
+        self.skimmed = front;
         self.state = State::Skimmed {
             record,
             payload_bytes: header.length,
-            header: held,
         };
-        let next = header
-            .record_bytes()
-            .and_then(|bytes| record.checked_add(bytes));
-        self.seek(next.unwrap_or(u64::MAX))
+        let bytes = RECORD_HEADER_BYTES as u64 + header.length + PAYLOAD_CRC_BYTES as u64;
+        self.go_to(record + bytes)
     }
 
-    /// The block was whole if another record, or the end, follows it.
-    fn after_skimmed(&mut self, record: u64, payload_bytes: u64, header: Vec<u8>) -> Found {
+    /// Gives out the skimmed block when another record follows it; else it must be read whole.
+    fn behind_skimmed(&mut self, record: u64, payload_bytes: u64) -> Found {
         match self.boundary() {
             Boundary::Short => {
                 self.state = State::Skimmed {
                     record,
                     payload_bytes,
-                    header,
                 };
-                Found::Need(RECORD_HEADER_BYTES - self.unused().len())
+                self.need(RECORD_HEADER_BYTES)
             }
             Boundary::Nothing => {
                 self.distrusted = Some(record);
-                self.seek(record)
+                self.go_to(record)
             }
-            Boundary::Head | Boundary::Record(_) | Boundary::Trailer => {
-                self.held = header;
-                Found::Skimmed {
-                    offset: record,
-                    payload_bytes,
-                }
-            }
+            Boundary::Head | Boundary::Record(_) | Boundary::Trailer => Found::Skimmed {
+                offset: record,
+                payload_bytes,
+            },
         }
     }
 
-    fn pass(&mut self, record: u64, header: RecordHeader, mut left: u64, mut crc: u32) -> Found {
-        let take = (self.unused().len() as u64).min(left);
-        crc = crc32c::crc32c_append(crc, &self.unused()[..take as usize]);
-        self.consume(take as usize);
-        left -= take;
-        if left == 0 && self.unused().len() >= PAYLOAD_CRC_BYTES {
+    /// Checks the payload of an unknown record piece by piece.
+    fn pass(&mut self, record: u64, header: RecordHeader, left: u64, crc: u32) -> Found {
+        let take = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(self.unused().len());
+        let crc = crc32c::crc32c_append(crc, &self.unused()[..take]);
+        self.consume(take);
+        let left = left - take as u64;
+        let fault = if left == 0 && self.unused().len() >= PAYLOAD_CRC_BYTES {
             let stored = read_u32(self.unused(), 0).unwrap_or_default();
-            self.consume(PAYLOAD_CRC_BYTES);
             if stored == crc {
+                self.consume(PAYLOAD_CRC_BYTES);
                 return Found::Record {
                     offset: record,
                     header,
-                    held: false,
+                    held: 0,
                 };
             }
-            let fault = Fault::Checksum {
+            Fault::Checksum {
                 stored,
                 computed: crc,
+            }
+        } else if self.ended {
+            let found = self.offset - record + self.unused().len() as u64;
+            Fault::Truncated {
+                expected: header.record_bytes().unwrap_or(u64::MAX),
+                found,
+            }
+        } else {
+            self.state = State::Passing {
+                record,
+                header,
+                left,
+                crc,
             };
-            self.state = State::Lost {
-                from: record,
-                opcode: Some(header.opcode),
-                fault,
-            };
-            return self.seek(record + SYNC.len() as u64);
-        }
-        if self.ended {
-            let expected = header.record_bytes().unwrap_or(u64::MAX);
-            let fault = Fault::Truncated {
-                expected,
-                found: self.offset - record,
-            };
-            self.state = State::Lost {
-                from: record,
-                opcode: Some(header.opcode),
-                fault,
-            };
-            return self.seek(record + SYNC.len() as u64);
-        }
-        self.state = State::Passing {
-            record,
-            header,
-            left,
-            crc,
+            return Found::Need(
+                usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .saturating_add(PAYLOAD_CRC_BYTES),
+            );
         };
-        Found::Need(
-            usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .clamp(PAYLOAD_CRC_BYTES, CHUNK_BYTES),
-        )
+        self.state = State::Lost(Lost {
+            from: record,
+            opcode: Some(header.opcode),
+            fault,
+            requests: None,
+        });
+        self.go_to(record + SYNC.len() as u64)
     }
 
     /// Looks for the next place where a tape, a record or a trailer starts.
-    fn search(&mut self, from: u64, opcode: Option<u8>, fault: Fault) -> Found {
+    fn search(&mut self, lost: Lost) -> Found {
         loop {
             match self.boundary() {
                 Boundary::Short => {
-                    self.state = State::Lost {
-                        from,
-                        opcode,
-                        fault,
-                    };
-                    return Found::Need(RECORD_HEADER_BYTES - self.unused().len());
+                    self.state = State::Lost(lost);
+                    return self.need(RECORD_HEADER_BYTES);
                 }
                 Boundary::Nothing if !self.unused().is_empty() => {
-                    let ahead =
-                        candidate(&self.unused()[1..]).map_or(self.unused().len(), |at| at + 1);
+                    let ahead = 1 + next_candidate(&self.unused()[1..]);
                     self.consume(ahead);
                 }
                 _ => {
-                    let bytes = self.offset - from;
-                    return Found::Bad(BadRecord {
-                        offset: from,
-                        bytes,
+                    let Lost {
+                        from,
                         opcode,
                         fault,
-                        requests: None,
+                        requests,
+                    } = lost;
+                    return Found::Bad(BadRecord {
+                        offset: from,
+                        bytes: self.offset - from,
+                        opcode,
+                        fault,
+                        requests,
                     });
                 }
             }
@@ -473,41 +492,22 @@ impl Default for Scanner {
     }
 }
 
-enum Found {
-    Again,
-    Need(usize),
-    Seek(u64),
-    Head(u64),
-    Record {
-        offset: u64,
-        header: RecordHeader,
-        held: bool,
-    },
-    Skimmed {
-        offset: u64,
-        payload_bytes: u64,
-    },
-    Bad(BadRecord),
-    End,
-}
-
 /// Whether a record of this kind can be that long.
 fn plausible(header: RecordHeader) -> bool {
     match header.opcode {
         opcode::BLOCK => header.length <= MAX_BLOCK_BYTES,
         opcode::HEADER..=opcode::FOOTER => header.length <= MAX_METADATA_BYTES,
+        0 => false,
         _ => header.record_bytes().is_some(),
     }
 }
 
-/// The first place where something may start: a whole marker, or what may be the front of one.
-fn candidate(bytes: &[u8]) -> Option<usize> {
-    let whole = |at: usize| -> bool {
-        let rest = &bytes[at..];
+/// The first place where something may start, at most where the bytes get too few to tell.
+fn next_candidate(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(RECORD_HEADER_BYTES - 1);
+    let starts = |at: &usize| {
+        let rest = &bytes[*at..];
         rest.starts_with(&SYNC) || rest.starts_with(&HEAD_MAGIC) || parse_trailer(rest).is_some()
     };
-    let tail = bytes.len().saturating_sub(RECORD_HEADER_BYTES);
-    (0..tail)
-        .find(|at| whole(*at))
-        .or_else(|| (tail < bytes.len()).then_some(tail))
+    (0..tail).find(starts).unwrap_or(tail)
 }

@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::metadata::{Footer, IndexEntry};
-use super::model::{Anchor, DeviceExtent, Loss, LossReason, Summary};
+use super::model::{Anchor, DeviceExtent, Loss, LossReason, OpTotals, Summary};
 use crate::request::{DeviceIndex, Op};
 
 /// Most anchors and most losses that are kept apart.
@@ -23,10 +23,7 @@ impl Summary {
             self.last_ns = self.last_ns.max(other.last_ns);
         }
         self.requests = self.requests.saturating_add(other.requests);
-        for (sum, addend) in self.by_op.iter_mut().zip(&other.by_op) {
-            sum.requests = sum.requests.saturating_add(addend.requests);
-            sum.bytes = sum.bytes.saturating_add(addend.bytes);
-        }
+        add_totals(&mut self.by_op, &other.by_op);
         for extent in &other.devices {
             self.extent(extent.device).merge(extent);
         }
@@ -54,64 +51,133 @@ impl Summary {
 
     /// Totals of a block's rows. Without counters and id, which the rows do not hold.
     pub(super) fn of_rows(block: &Block) -> Summary {
-        let mut summary = Summary {
+        let first = block.times.iter().copied().fold(u64::MAX, u64::min);
+        Summary {
             requests: block.len() as u64,
+            first_ns: if block.is_empty() { 0 } else { first },
+            last_ns: block.times.iter().copied().fold(0, u64::max),
+            by_op: totals_by_op(&block.ops, &block.lengths),
+            devices: extents(block),
             ..Summary::default()
-        };
-        summary.first_ns = block.times.iter().copied().min().unwrap_or(0);
-        summary.last_ns = block.times.iter().copied().max().unwrap_or(0);
-        for (op, length) in block.ops.iter().zip(&block.lengths) {
-            let totals = &mut summary.by_op[usize::from(op.number())];
+        }
+    }
+}
+
+/// Rows are added up in so many sums at once, so that one addition need not wait for another.
+const LANES: usize = 4;
+
+fn totals_by_op(ops: &[Op], lengths: &[u64]) -> [OpTotals; Op::ALL.len()] {
+    let mut lanes = [[OpTotals::default(); Op::ALL.len()]; LANES];
+    for (ops, lengths) in ops.chunks(LANES).zip(lengths.chunks(LANES)) {
+        for ((op, length), totals) in ops.iter().zip(lengths).zip(&mut lanes) {
+            let totals = &mut totals[usize::from(op.number())];
             totals.requests += 1;
             totals.bytes = totals.bytes.saturating_add(*length);
         }
-        let mut slots: Vec<Option<DeviceExtent>> = Vec::new();
-        for row in 0..block.len() {
-            let device = block.devices[row];
-            let slot = usize::from(device.0);
-            if slots.len() <= slot {
-                slots.resize(slot + 1, None);
-            }
-            let extent = slots[slot].get_or_insert(DeviceExtent {
-                device,
-                ..DeviceExtent::default()
-            });
-            extent.add(block.ops[row], block.offsets[row], block.lengths[row]);
+    }
+    let [mut sum, others @ ..] = lanes;
+    for lane in &others {
+        add_totals(&mut sum, lane);
+    }
+    sum
+}
+
+fn add_totals(sum: &mut [OpTotals; Op::ALL.len()], addend: &[OpTotals; Op::ALL.len()]) {
+    for (sum, addend) in sum.iter_mut().zip(addend) {
+        sum.requests = sum.requests.saturating_add(addend.requests);
+        sum.bytes = sum.bytes.saturating_add(addend.bytes);
+    }
+}
+
+/// The extents of a block's devices, in the order of their indexes.
+fn extents(block: &Block) -> Vec<DeviceExtent> {
+    let Some(first) = block.devices.first() else {
+        return Vec::new();
+    };
+    let rows = block.ops.iter().zip(&block.offsets).zip(&block.lengths);
+    if block
+        .devices
+        .iter()
+        .fold(true, |same, device| same & (device == first))
+    {
+        let mut extent = Extent::default();
+        rows.for_each(|((op, offset), length)| extent.add(*op, *offset, *length));
+        return vec![extent.finish(*first)];
+    }
+    let highest = block
+        .devices
+        .iter()
+        .max()
+        .map_or(0, |device| usize::from(device.0));
+    let mut extents = vec![Extent::default(); highest + 1];
+    for (device, ((op, offset), length)) in block.devices.iter().zip(rows) {
+        extents[usize::from(device.0)].add(*op, *offset, *length);
+    }
+    let devices = (0..).map(DeviceIndex).zip(extents);
+    devices
+        .filter(|(_, extent)| extent.requests > 0)
+        .map(|(device, extent)| extent.finish(device))
+        .collect()
+}
+
+/// An extent in the making, without a branch per request.
+#[derive(Clone)]
+struct Extent {
+    requests: u64,
+    min_offset: u64,
+    end: u64,
+    longest_transfer: u64,
+    bits: u64,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Extent {
+            requests: 0,
+            min_offset: u64::MAX,
+            end: 0,
+            longest_transfer: 0,
+            bits: 0,
         }
-        summary.devices = slots.into_iter().flatten().collect();
-        summary
+    }
+}
+
+impl Extent {
+    fn add(&mut self, op: Op, offset_bytes: u64, length_bytes: u64) {
+        // All ones for a request with a length, and for one that transfers data.
+        let sized = u64::from(length_bytes > 0).wrapping_neg();
+        let transfers = u64::from(op.transfers_data()).wrapping_neg();
+        self.requests += 1;
+        self.min_offset = self.min_offset.min(offset_bytes | !sized);
+        self.end = self
+            .end
+            .max(offset_bytes.saturating_add(length_bytes) & sized);
+        self.longest_transfer = self.longest_transfer.max(length_bytes & transfers);
+        self.bits |= (offset_bytes | length_bytes) & sized;
+    }
+
+    fn finish(&self, device: DeviceIndex) -> DeviceExtent {
+        DeviceExtent {
+            device,
+            requests: self.requests,
+            // Without a request with a length there is no offset.
+            min_offset_bytes: if self.end == 0 { 0 } else { self.min_offset },
+            end_bytes: self.end,
+            longest_transfer_bytes: self.longest_transfer,
+            alignment_bits: self.bits,
+        }
     }
 }
 
 impl DeviceExtent {
-    fn add(&mut self, op: Op, offset_bytes: u64, length_bytes: u64) {
-        self.requests += 1;
-        if length_bytes == 0 {
-            return;
-        }
-        let longest_transfer_bytes = if op.transfers_data() { length_bytes } else { 0 };
-        self.widen(&DeviceExtent {
-            min_offset_bytes: offset_bytes,
-            end_bytes: offset_bytes.saturating_add(length_bytes),
-            longest_transfer_bytes,
-            alignment_bits: offset_bytes | length_bytes,
-            ..*self
-        });
-    }
-
     /// Adds what more requests of the same device span.
     pub fn merge(&mut self, other: &DeviceExtent) {
         self.requests = self.requests.saturating_add(other.requests);
-        self.widen(other);
-    }
-
-    fn widen(&mut self, other: &DeviceExtent) {
         // An extent that ends at 0 holds no request with a length.
         if other.end_bytes == 0 {
             return;
         }
-        let empty = self.end_bytes == 0;
-        let lowest = if empty {
+        let lowest = if self.end_bytes == 0 {
             other.min_offset_bytes
         } else {
             self.min_offset_bytes
@@ -137,6 +203,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Requests in the blocks so far.
+    pub fn requests(&self) -> u64 {
+        self.footer.summary.requests
+    }
+
     pub fn into_footer(self) -> Footer {
         self.footer
     }

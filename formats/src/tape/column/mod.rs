@@ -1,4 +1,23 @@
-//! Numbers of a block's columns, and sets of them.
+//! Columns: the values of one field in one block, as bytes.
+//!
+//! A column goes through four steps, each of which is chosen by the size of what comes out
+//! (`docs/format.md`, "Columns"):
+//!
+//! 1. *Order*: the rows are taken as they come, or grouped by operation, device or process, since
+//!    what one group does resembles what it did before ([`order`]).
+//! 2. *Prediction*: a value is replaced by its distance from the value before it, or from the end
+//!    of the request before it; the distances are brought down to small numbers ([`transform`]).
+//! 3. *Layout*: the numbers become streams of bytes that compress well ([`layout`]).
+//! 4. *Codec*: each stream is compressed, or kept as it is ([`stream`]).
+
+use crate::request::{Flags, Op};
+
+pub mod choice;
+pub mod layout;
+pub mod order;
+pub mod sequence;
+pub mod stream;
+pub mod transform;
 
 /// Number of a column. Frozen; 0x80 and above are private.
 pub mod number {
@@ -26,6 +45,11 @@ pub mod number {
     pub const ERROR: u8 = 10;
     /// Columns that this version knows.
     pub const COUNT: usize = 11;
+}
+
+/// Operation and flags as one value: the operation in the low byte, flags above it.
+pub fn op_flags(op: Op, flags: Flags) -> u64 {
+    u64::from(op.number()) | u64::from(flags.bits()) << 8
 }
 
 /// A set of columns: which ones a reader decodes.
@@ -57,9 +81,9 @@ impl Columns {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the column of this number is in the set.
+    /// Whether the column of this number is in the set; the core ones are in every set.
     pub(super) fn has(self, column: u8) -> bool {
-        u32::from(column) < u16::BITS && self.0 & (1 << column) != 0
+        u32::from(column) < u16::BITS && (self.0 | Columns::CORE.0) & (1 << column) != 0
     }
 }
 

@@ -1,0 +1,265 @@
+//! Choosing order, prediction and layout by what comes out smallest.
+
+use std::io;
+
+use super::super::encoder::Level;
+use super::layout::{Layout, MAX_CLASS_BITS, classes_cost};
+use super::number;
+use super::order::{Keys, Order};
+use super::sequence::{self, Values};
+use super::stream::Packer;
+use super::transform::{Prediction, Transform};
+
+/// Blocks after which a live encoder looks again whether another plan is better.
+const TRIAL_EVERY: u32 = 16;
+/// Rows that a live encoder tries plans on.
+const TRIAL_ROWS: usize = 8192;
+/// Orders with predictions that are tried with every layout.
+const SHORTLIST: usize = 3;
+/// Plans that an archive encoder tries at its own level.
+const FINALISTS: usize = 6;
+/// Level of zstd for trials, and for live tapes.
+const LIVE_ZSTD: i32 = 3;
+/// Level of zstd for archived tapes.
+const ARCHIVE_ZSTD: i32 = 19;
+/// One in how many bytes a core column must save to depend on the process column, which readers
+/// could leave out otherwise.
+const PROCESS_SHARE: usize = 32;
+
+/// The choices for one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Plan {
+    order: Order,
+    prediction: Prediction,
+    layout: Layout,
+}
+
+/// Encodes columns, each with the plan that makes it smallest.
+pub struct Chooser {
+    level: Level,
+    trial: Packer,
+    last: Packer,
+    remembered: [Option<Plan>; number::COUNT],
+    /// Blocks since each column's plan was chosen.
+    age: [u32; number::COUNT],
+    numbers: Vec<u64>,
+    tried: Vec<u8>,
+}
+
+/// A column to be encoded.
+#[derive(Clone, Copy)]
+pub struct Task<'a> {
+    /// Number of the column.
+    pub column: u8,
+    /// Its values.
+    pub values: Values<'a>,
+    /// Whether the block has requests of several devices.
+    pub several_devices: bool,
+    /// Whether the block has a process column, and this one may depend on it.
+    pub processes: bool,
+}
+
+impl Chooser {
+    /// A chooser for a level.
+    pub fn new(level: Level) -> io::Result<Chooser> {
+        let zstd = match level {
+            Level::Live => LIVE_ZSTD,
+            Level::Archive => ARCHIVE_ZSTD,
+        };
+        Ok(Chooser {
+            level,
+            trial: Packer::new(LIVE_ZSTD)?,
+            last: Packer::new(zstd)?,
+            remembered: [None; number::COUNT],
+            age: [0; number::COUNT],
+            numbers: Vec::new(),
+            tried: Vec::new(),
+        })
+    }
+
+    /// Compresses streams that are not sequences.
+    pub fn packer(&mut self) -> &mut Packer {
+        &mut self.last
+    }
+
+    /// Appends the sequence of a column.
+    pub fn put(&mut self, task: &Task<'_>, keys: &mut Keys, out: &mut Vec<u8>) -> io::Result<()> {
+        match self.level {
+            Level::Live => self.put_live(task, keys, out),
+            Level::Archive => self.put_archive(task, keys, out),
+        }
+    }
+
+    /// Tries plans on a part of a block now and then, and stays with the best.
+    fn put_live(&mut self, task: &Task<'_>, keys: &mut Keys, out: &mut Vec<u8>) -> io::Result<()> {
+        let column = usize::from(task.column);
+        let remembered =
+            self.remembered[column].filter(|plan| task.processes || !plan.order.needs_process());
+        self.age[column] += 1;
+        let plan = match remembered {
+            Some(plan) if self.age[column] < TRIAL_EVERY => plan,
+            _ => {
+                self.age[column] = 0;
+                self.best_for_sample(task, keys)?
+            }
+        };
+        self.remembered[column] = Some(plan);
+        let transform = numbers(task, &plan, keys, &mut self.numbers)?;
+        sequence::put(
+            plan.order,
+            &transform,
+            plan.layout,
+            &self.numbers,
+            &mut self.last,
+            out,
+        )
+    }
+
+    /// Tries every plan with quick compression, and the most promising ones with thorough.
+    fn put_archive(
+        &mut self,
+        task: &Task<'_>,
+        keys: &mut Keys,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut best: Option<Vec<u8>> = None;
+        for (_, plan) in self.rank(task, keys)?.iter().take(FINALISTS) {
+            let transform = numbers(task, plan, keys, &mut self.numbers)?;
+            self.tried.clear();
+            sequence::put(
+                plan.order,
+                &transform,
+                plan.layout,
+                &self.numbers,
+                &mut self.last,
+                &mut self.tried,
+            )?;
+            if best
+                .as_ref()
+                .is_none_or(|best| self.tried.len() < best.len())
+            {
+                best = Some(std::mem::take(&mut self.tried));
+            }
+        }
+        out.extend(best.unwrap_or_default());
+        Ok(())
+    }
+
+    fn best_for_sample(&mut self, task: &Task<'_>, keys: &mut Keys) -> io::Result<Plan> {
+        let Values {
+            values,
+            lengths,
+            present,
+        } = task.values;
+        let rows = values.len().min(TRIAL_ROWS);
+        let values = Values {
+            values: &values[..rows],
+            lengths: lengths.get(..rows).unwrap_or(&[]),
+            present: present.get(..rows).unwrap_or(&[]),
+        };
+        let ranked = self.rank(&Task { values, ..*task }, &mut keys.front(rows))?;
+        let plain = Plan {
+            order: Order::Tape,
+            prediction: Prediction::None,
+            layout: Layout::Planes,
+        };
+        Ok(ranked.first().map_or(plain, |(_, plan)| *plan))
+    }
+
+    /// Plans with the size of what they make, smallest first.
+    fn rank(&mut self, task: &Task<'_>, keys: &mut Keys) -> io::Result<Vec<(usize, Plan)>> {
+        let mut shortlist = Vec::new();
+        for (order, prediction) in candidates(task) {
+            let mut made = Vec::new();
+            let transform = task
+                .values
+                .numbers(order, prediction, keys, &mut made)
+                .map_err(io::Error::other)?;
+            let (cost, bits) = cheapest_classes(&made);
+            shortlist.push((cost, order, transform, bits, made));
+        }
+        shortlist.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut ranked = Vec::new();
+        for (_, order, transform, bits, made) in shortlist.iter().take(SHORTLIST) {
+            for layout in [
+                Layout::Classes(*bits),
+                Layout::Planes,
+                Layout::Varint,
+                Layout::Dictionary,
+            ] {
+                self.tried.clear();
+                sequence::put(
+                    *order,
+                    transform,
+                    layout,
+                    made,
+                    &mut self.trial,
+                    &mut self.tried,
+                )?;
+                let plan = Plan {
+                    order: *order,
+                    prediction: transform.prediction,
+                    layout,
+                };
+                ranked.push((
+                    self.tried.len() + handicap(task, *order, self.tried.len()),
+                    plan,
+                ));
+            }
+        }
+        ranked.sort_by_key(|(bytes, _)| *bytes);
+        Ok(ranked)
+    }
+}
+
+fn numbers(
+    task: &Task<'_>,
+    plan: &Plan,
+    keys: &mut Keys,
+    numbers: &mut Vec<u64>,
+) -> io::Result<Transform> {
+    task.values
+        .numbers(plan.order, plan.prediction, keys, numbers)
+        .map_err(io::Error::other)
+}
+
+fn handicap(task: &Task<'_>, order: Order, bytes: usize) -> usize {
+    let core = task.column <= number::LENGTH;
+    if core && order.needs_process() {
+        bytes / PROCESS_SHARE
+    } else {
+        0
+    }
+}
+
+/// How many bits below the highest a class should tell, and what that costs.
+fn cheapest_classes(numbers: &[u64]) -> (f64, u8) {
+    let costs = (0..=MAX_CLASS_BITS).map(|bits| (classes_cost(numbers, bits), bits));
+    costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 2))
+}
+
+/// Orders and predictions that may suit a column.
+fn candidates(task: &Task<'_>) -> Vec<(Order, Prediction)> {
+    use Prediction::{None, Previous, PreviousEnd};
+    let orders: &[Order] = match task.column {
+        number::TIME | number::DEVICE => &[Order::Tape],
+        number::OP_FLAGS => &[Order::Tape, Order::Device],
+        number::PROCESS => &[Order::Tape, Order::Op, Order::OpFlags, Order::DeviceOp],
+        number::OFFSET | number::LENGTH => &Order::ALL,
+        _ => &[Order::Tape, Order::OpFlags, Order::DeviceOp, Order::Process],
+    };
+    let predictions: &[Prediction] = match task.column {
+        number::TIME => &[Previous],
+        number::OFFSET => &[None, Previous, PreviousEnd],
+        _ => &[None],
+    };
+    let possible = |order: &&Order| match order {
+        Order::Device | Order::DeviceOp => task.several_devices,
+        Order::Process | Order::ProcessOp => task.processes,
+        _ => true,
+    };
+    let orders = orders.iter().filter(possible);
+    orders
+        .flat_map(|order| predictions.iter().map(|prediction| (*order, *prediction)))
+        .collect()
+}

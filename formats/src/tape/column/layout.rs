@@ -1,0 +1,484 @@
+//! Layouts: numbers as streams of bytes.
+
+use std::io;
+
+use super::super::error::Corrupt;
+use super::super::wire::MAX_BLOCK_REQUESTS;
+use super::stream::{Packer, Unpacker, get_byte, get_varint, put_varint};
+
+/// How numbers become bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// All lowest bytes in one stream, all second bytes in the next, …
+    Planes,
+    /// Varints in one stream.
+    Varint,
+    /// A stream with the class of each number, which is its magnitude and its highest bits, and a
+    /// stream with its lower bits. The parameter is how many bits below the highest the class
+    /// tells, at most [`MAX_CLASS_BITS`].
+    Classes(u8),
+    /// The distinct numbers, and a place in that list for each.
+    Dictionary,
+}
+
+const PLANES: u8 = 0;
+const VARINT: u8 = 1;
+const CLASSES: u8 = 2;
+const DICTIONARY: u8 = 3;
+
+/// Most bits below the highest that a class can tell.
+pub const MAX_CLASS_BITS: u8 = 4;
+const MAX_VARINT_BYTES: u64 = 10;
+
+/// Buffers for decoding.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    bytes: Vec<u8>,
+    more: Vec<u8>,
+    table: Vec<u64>,
+}
+
+impl Layout {
+    /// Appends the layout's number and the streams of `numbers`. `false` with nothing appended
+    /// when the layout cannot hold them.
+    pub fn put(self, numbers: &[u64], packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<bool> {
+        match self {
+            Layout::Planes => {
+                out.push(PLANES);
+                let width = bytes_of(numbers.iter().fold(0, |all, number| all | number));
+                out.push(width as u8);
+                put_planes(numbers, width, packer, out)?;
+            }
+            Layout::Varint => {
+                out.push(VARINT);
+                let mut bytes = Vec::with_capacity(2 * numbers.len());
+                numbers
+                    .iter()
+                    .for_each(|number| put_varint(*number, &mut bytes));
+                put_varint(bytes.len() as u64, out);
+                packer.put(&bytes, out)?;
+            }
+            Layout::Classes(bits) => return put_classes(numbers, bits, packer, out),
+            Layout::Dictionary => return put_dictionary(numbers, packer, out),
+        }
+        Ok(true)
+    }
+}
+
+/// Takes a layout's number and the streams of `count` numbers off the front of `bytes`.
+pub fn get(
+    bytes: &mut &[u8],
+    count: usize,
+    unpacker: &mut Unpacker,
+    scratch: &mut Scratch,
+    numbers: &mut Vec<u64>,
+) -> Result<(), Corrupt> {
+    numbers.clear();
+    match get_byte(bytes).ok_or(Corrupt::Short {
+        what: "layout",
+        bytes: 0,
+    })? {
+        PLANES => {
+            let width = get_byte(bytes).ok_or(Corrupt::Short {
+                what: "planes",
+                bytes: 0,
+            })?;
+            get_planes(bytes, count, usize::from(width), unpacker, scratch, numbers)
+        }
+        VARINT => get_varints(bytes, count, unpacker, scratch, numbers),
+        CLASSES => get_classes(bytes, count, unpacker, scratch, numbers),
+        DICTIONARY => get_dictionary(bytes, count, unpacker, scratch, numbers),
+        number => Err(Corrupt::number("layout", number)),
+    }
+}
+
+/// How many bytes hold `number`.
+fn bytes_of(number: u64) -> usize {
+    (u64::BITS - number.leading_zeros()).div_ceil(8) as usize
+}
+
+fn put_planes(
+    numbers: &[u64],
+    width: usize,
+    packer: &mut Packer,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let mut plane = Vec::with_capacity(numbers.len());
+    for at in 0..width {
+        plane.clear();
+        plane.extend(numbers.iter().map(|number| (number >> (8 * at)) as u8));
+        packer.put(&plane, out)?;
+    }
+    Ok(())
+}
+
+fn get_planes(
+    bytes: &mut &[u8],
+    count: usize,
+    width: usize,
+    unpacker: &mut Unpacker,
+    scratch: &mut Scratch,
+    numbers: &mut Vec<u64>,
+) -> Result<(), Corrupt> {
+    if width > size_of::<u64>() {
+        return Err(Corrupt::Excess {
+            what: "planes",
+            found: width as u64,
+            max: size_of::<u64>() as u64,
+        });
+    }
+    if width == 0 {
+        numbers.resize(count, 0);
+    }
+    for at in 0..width {
+        unpacker.get(bytes, count, &mut scratch.bytes)?;
+        if at == 0 {
+            numbers.extend(scratch.bytes.iter().map(|byte| u64::from(*byte)));
+            continue;
+        }
+        for (number, byte) in numbers.iter_mut().zip(&scratch.bytes) {
+            *number |= u64::from(*byte) << (8 * at);
+        }
+    }
+    Ok(())
+}
+
+fn get_varints(
+    bytes: &mut &[u8],
+    count: usize,
+    unpacker: &mut Unpacker,
+    scratch: &mut Scratch,
+    numbers: &mut Vec<u64>,
+) -> Result<(), Corrupt> {
+    get_sized(
+        bytes,
+        count as u64 * MAX_VARINT_BYTES,
+        unpacker,
+        &mut scratch.bytes,
+    )?;
+    let mut varints = &scratch.bytes[..];
+    for _ in 0..count {
+        let number = match varints {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                varints = rest;
+                Some(u64::from(*byte))
+            }
+            _ => get_varint(&mut varints),
+        };
+        numbers.push(number.ok_or(Corrupt::Inconsistent {
+            what: "varints end early",
+        })?);
+    }
+    if varints.is_empty() {
+        Ok(())
+    } else {
+        Err(Corrupt::Inconsistent {
+            what: "varints are left over",
+        })
+    }
+}
+
+/// A stream that is preceded by its length, at most `max`.
+fn get_sized(
+    bytes: &mut &[u8],
+    max: u64,
+    unpacker: &mut Unpacker,
+    into: &mut Vec<u8>,
+) -> Result<(), Corrupt> {
+    let found = get_varint(bytes).ok_or(Corrupt::Short {
+        what: "stream length",
+        bytes: bytes.len(),
+    })?;
+    if found > max {
+        return Err(Corrupt::Excess {
+            what: "stream length",
+            found,
+            max,
+        });
+    }
+    unpacker.get(bytes, found as usize, into)
+}
+
+/// The class of a number, and how many lower bits it leaves open.
+fn class_of(number: u64, bits: u8) -> (u64, u32) {
+    let magnitude = u64::BITS - number.leading_zeros();
+    let open = magnitude.saturating_sub(u32::from(bits) + 1);
+    ((u64::from(open) << bits) + (number >> open), open)
+}
+
+/// The lowest number of a class and how many lower bits are open; `None` beyond 64 bits.
+fn class_start(class: u8, bits: u8) -> Option<(u64, u32)> {
+    let class = u64::from(class);
+    if class >> bits < 2 {
+        return Some((class, 0));
+    }
+    let open = (class >> bits) as u32 - 1;
+    let top = (class & ((1 << bits) - 1)) | 1 << bits;
+    (open + u32::from(bits) < u64::BITS).then_some((top << open, open))
+}
+
+/// What the numbers would take in classes if each stream reached its entropy, in bits.
+pub fn classes_cost(numbers: &[u64], bits: u8) -> f64 {
+    let mut counts = [0u32; 1024];
+    let mut cost = 0.0;
+    for number in numbers {
+        let (class, open) = class_of(*number, bits);
+        counts[(class as usize).min(1023)] += 1;
+        cost += f64::from(open);
+    }
+    let total = numbers.len() as f64;
+    let entropy = |count: &u32| f64::from(*count) * (total / f64::from(*count)).log2();
+    cost + counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(entropy)
+        .sum::<f64>()
+}
+
+fn put_classes(
+    numbers: &[u64],
+    bits: u8,
+    packer: &mut Packer,
+    out: &mut Vec<u8>,
+) -> io::Result<bool> {
+    let highest = numbers.iter().copied().max().unwrap_or(0);
+    if class_of(highest, bits).0 > u64::from(u8::MAX) {
+        return Ok(false);
+    }
+    let mut classes = Vec::with_capacity(numbers.len());
+    let mut lower = BitWriter::with_capacity(4 * numbers.len());
+    for number in numbers {
+        let (class, open) = class_of(*number, bits);
+        classes.push(class as u8);
+        lower.put(number & !(u64::MAX << open), open);
+    }
+    out.push(CLASSES);
+    out.push(bits);
+    packer.put(&classes, out)?;
+    packer.put(&lower.finish(), out)?;
+    Ok(true)
+}
+
+fn get_classes(
+    bytes: &mut &[u8],
+    count: usize,
+    unpacker: &mut Unpacker,
+    scratch: &mut Scratch,
+    numbers: &mut Vec<u64>,
+) -> Result<(), Corrupt> {
+    let bits = get_byte(bytes).ok_or(Corrupt::Short {
+        what: "classes",
+        bytes: 0,
+    })?;
+    if bits > MAX_CLASS_BITS {
+        return Err(Corrupt::number("class bits", bits));
+    }
+    unpacker.get(bytes, count, &mut scratch.bytes)?;
+    let mut starts = [(0u64, 0u32); 256];
+    for (class, start) in (0..=u8::MAX).zip(&mut starts) {
+        *start = class_start(class, bits).unwrap_or((0, u32::MAX));
+    }
+    let open: u64 = scratch
+        .bytes
+        .iter()
+        .map(|class| u64::from(starts[usize::from(*class)].1))
+        .sum();
+    if open > count as u64 * u64::from(u64::BITS) {
+        return Err(Corrupt::Inconsistent {
+            what: "a class exceeds 64 bits",
+        });
+    }
+    unpacker.get(bytes, open.div_ceil(8) as usize, &mut scratch.more)?;
+    // Reading past the last bit finds zeroes.
+    scratch.more.extend_from_slice(&[0; BitReader::SLACK_BYTES]);
+    let mut lower = BitReader {
+        bytes: &scratch.more,
+        at: 0,
+    };
+    numbers.extend(scratch.bytes.iter().map(|class| {
+        let (start, open) = starts[usize::from(*class)];
+        start | lower.get(open)
+    }));
+    Ok(())
+}
+
+/// Bits from the lowest of each byte upwards.
+struct BitWriter {
+    bytes: Vec<u8>,
+    pending: u64,
+    used: u32,
+}
+
+impl BitWriter {
+    fn with_capacity(bytes: usize) -> BitWriter {
+        BitWriter {
+            bytes: Vec::with_capacity(bytes),
+            pending: 0,
+            used: 0,
+        }
+    }
+
+    /// Appends the `count` bits of `bits`, whose other bits are 0.
+    fn put(&mut self, bits: u64, count: u32) {
+        self.pending |= bits << self.used;
+        if self.used + count < u64::BITS {
+            self.used += count;
+            return;
+        }
+        self.bytes.extend_from_slice(&self.pending.to_le_bytes());
+        let written = u64::BITS - self.used;
+        self.pending = bits.checked_shr(written).unwrap_or(0);
+        self.used = count - written;
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let left = self.used.div_ceil(8) as usize;
+        self.bytes
+            .extend_from_slice(&self.pending.to_le_bytes()[..left]);
+        self.bytes
+    }
+}
+
+struct BitReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl BitReader<'_> {
+    /// Bytes that must follow the last one that holds bits.
+    const SLACK_BYTES: usize = 9;
+
+    /// Takes `count` bits, at most 63.
+    fn get(&mut self, count: u32) -> u64 {
+        let (byte, bit) = (self.at / 8, self.at as u32 % 8);
+        self.at += count as usize;
+        let Some(chunk) = self
+            .bytes
+            .get(byte..)
+            .and_then(|rest| rest.first_chunk::<9>())
+        else {
+            return 0;
+        };
+        let [low @ .., high] = *chunk;
+        let low = u64::from_le_bytes(low) >> bit;
+        // Two shifts, since one by 64 is not defined.
+        let high = u64::from(high) << 1 << (63 - bit);
+        (low | high) & !(u64::MAX << count)
+    }
+}
+
+fn put_dictionary(numbers: &[u64], packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<bool> {
+    let Some(places) = Places::of(numbers) else {
+        return Ok(false);
+    };
+    out.push(DICTIONARY);
+    put_varint(places.distinct.len() as u64, out);
+    let mut table = Vec::new();
+    let mut before = 0;
+    for number in &places.distinct {
+        put_varint(number - before, &mut table);
+        before = *number;
+    }
+    put_varint(table.len() as u64, out);
+    packer.put(&table, out)?;
+    let indexes: Vec<u64> = numbers
+        .iter()
+        .map(|number| places.of_number(*number))
+        .collect();
+    put_planes(
+        &indexes,
+        bytes_of(places.distinct.len() as u64 - 1),
+        packer,
+        out,
+    )?;
+    Ok(true)
+}
+
+fn get_dictionary(
+    bytes: &mut &[u8],
+    count: usize,
+    unpacker: &mut Unpacker,
+    scratch: &mut Scratch,
+    numbers: &mut Vec<u64>,
+) -> Result<(), Corrupt> {
+    let short = Corrupt::Short {
+        what: "dictionary",
+        bytes: bytes.len(),
+    };
+    let entries = get_varint(bytes).ok_or(short.clone())?;
+    if entries == 0 || entries > MAX_BLOCK_REQUESTS as u64 {
+        return Err(Corrupt::Excess {
+            what: "dictionary",
+            found: entries,
+            max: MAX_BLOCK_REQUESTS as u64,
+        });
+    }
+    get_sized(
+        bytes,
+        entries * MAX_VARINT_BYTES,
+        unpacker,
+        &mut scratch.bytes,
+    )?;
+    let mut deltas = &scratch.bytes[..];
+    scratch.table.clear();
+    let mut number = 0u64;
+    for _ in 0..entries {
+        let delta = get_varint(&mut deltas).ok_or(short.clone())?;
+        number = number.checked_add(delta).ok_or(Corrupt::Inconsistent {
+            what: "a dictionary exceeds 64 bits",
+        })?;
+        scratch.table.push(number);
+    }
+    if !deltas.is_empty() {
+        return Err(Corrupt::Inconsistent {
+            what: "dictionary entries are left over",
+        });
+    }
+    get_planes(
+        bytes,
+        count,
+        bytes_of(entries - 1),
+        unpacker,
+        scratch,
+        numbers,
+    )?;
+    for number in numbers.iter_mut() {
+        let entry = scratch.table.get(*number as usize);
+        *number = *entry.ok_or_else(|| Corrupt::number("dictionary entry", *number))?;
+    }
+    Ok(())
+}
+
+/// Distinct numbers in ascending order.
+struct Places {
+    distinct: Vec<u64>,
+}
+
+impl Places {
+    /// Most entries that are worth a dictionary.
+    const MAX: usize = 4096;
+
+    /// The distinct numbers; `None` when there are too many, or none.
+    fn of(numbers: &[u64]) -> Option<Places> {
+        let mut distinct: Vec<u64> = Vec::new();
+        let mut last = *numbers.first()?;
+        distinct.push(last);
+        for number in numbers {
+            if *number == last {
+                continue;
+            }
+            last = *number;
+            if let Err(at) = distinct.binary_search(number) {
+                if distinct.len() == Places::MAX {
+                    return None;
+                }
+                distinct.insert(at, *number);
+            }
+        }
+        Some(Places { distinct })
+    }
+
+    fn of_number(&self, number: u64) -> u64 {
+        self.distinct.binary_search(&number).unwrap_or_default() as u64
+    }
+}
