@@ -15,7 +15,6 @@ pub mod result;
 mod error;
 mod options;
 mod source;
-mod timestamp;
 
 #[cfg(target_os = "linux")]
 mod engine;
@@ -53,7 +52,6 @@ pub use options::{
 };
 
 pub use source::{Row, Source, SourceError, TapeSource};
-pub use timestamp::timestamp;
 
 #[cfg(target_os = "linux")]
 pub use host::host;

@@ -1,6 +1,9 @@
 //! What tests have in common.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use std::fs::File;
 use std::io::Write;

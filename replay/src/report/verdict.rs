@@ -9,6 +9,8 @@ use crate::run::{Ending, Outcome};
 
 /// A run below this is noted as short.
 const SHORT_NS: u64 = 10_000_000_000;
+/// What limits a run can be judged from this length on; before, starting up sets the rate.
+const JUDGEABLE_NS: u64 = 1_000_000_000;
 /// Above this share of its time on the processor, the submitting thread sets the rate.
 const CPU_LIMITED: f64 = 0.95;
 const CPU_SUSPECT: f64 = 0.8;
@@ -40,7 +42,21 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
             outcome.completed
         ));
     }
-    if circumstances.target.is_some() && run.tool.submitter_busy_share >= CPU_LIMITED {
+    if circumstances.target.is_some() && run.elapsed_ns >= JUDGEABLE_NS {
+        of_the_tool(run, &mut reasons);
+    }
+    if outcome.strays > 0 || run.tool.littles_law_error > LITTLES_LAW {
+        reasons.push(format!(
+            "the bookkeeping is wrong, please report it: {} stray completions, Little's law off by {:.2e}",
+            outcome.strays, run.tool.littles_law_error
+        ));
+    }
+    reasons
+}
+
+/// Whether the tool, rather than the target, set the rate.
+fn of_the_tool(run: &Run, reasons: &mut Vec<String>) {
+    if run.tool.submitter_busy_share >= CPU_LIMITED {
         reasons.push(format!(
             "limited by the processor, not by the target: the submitting thread was busy {:.0} % of the time",
             run.tool.submitter_busy_share * 100.0
@@ -52,13 +68,6 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
             run.tool.starved_share * 100.0
         ));
     }
-    if outcome.strays > 0 || run.tool.littles_law_error > LITTLES_LAW {
-        reasons.push(format!(
-            "the bookkeeping is wrong, please report it: {} stray completions, Little's law off by {:.2e}",
-            outcome.strays, run.tool.littles_law_error
-        ));
-    }
-    reasons
 }
 
 fn endings(outcome: &Outcome) -> Vec<String> {
@@ -91,20 +100,24 @@ fn of_the_tape(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
 }
 
 fn of_the_target(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
-    match circumstances.target {
-        None => reasons.push("null target: these figures are the tool's own ceiling".to_owned()),
-        Some(target) => reasons.extend(
+    if let Some(target) = circumstances.target {
+        reasons.extend(
             target
                 .cached
                 .as_ref()
                 .map(|why| format!("page cache: {why}; no device was measured")),
-        ),
+        );
     }
 }
 
 /// What does not make the run invalid.
 pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> Vec<String> {
     let mut notes = circumstances.notes;
+    if circumstances.target.is_none() {
+        notes.push(
+            "null target: these figures are the tool's own ceiling, not a device's".to_owned(),
+        );
+    }
     if let Some(target) = circumstances.target {
         notes.extend(target.notes.iter().cloned());
         if !target.zeroes && count(&circumstances.summary.by_op, Op::WriteZeroes) > 0 {
@@ -158,7 +171,7 @@ fn of_the_figures(run: &Run, outcome: &Outcome, notes: &mut Vec<String>) {
         ));
     }
     let busy = run.tool.submitter_busy_share;
-    if (CPU_SUSPECT..CPU_LIMITED).contains(&busy) {
+    if run.elapsed_ns >= JUDGEABLE_NS && (CPU_SUSPECT..CPU_LIMITED).contains(&busy) {
         notes.push(format!(
             "the submitting thread was busy {:.0} % of the time: the processor may limit the figures",
             busy * 100.0
