@@ -83,6 +83,9 @@ impl Pairing {
             self.counters.undecodable += 1;
             return;
         };
+        if event.op == Op::Flush && self.devices[usize::from(event.device.0)].single_queue {
+            self.give_up_flushes(event.device);
+        }
         let joined = match event.op {
             Op::Flush => self.join_flush(event),
             _ if point::is_point(event) => self.join_point(event),
@@ -96,6 +99,16 @@ impl Pairing {
         let then_flush = joined.fua && !event.flags.contains(Flags::FUA)
             || joined.returned.iter().any(|returned| returned.then_flush);
         self.begin(issued_request(event, joined), range, doubtful, then_flush);
+    }
+
+    /// The completion of these flushes was not seen, but is certain.
+    fn give_up_flushes(&mut self, device: DeviceIndex) {
+        let mut keys = std::mem::take(&mut self.keys);
+        self.open.all_of(device, Op::Flush, &mut keys);
+        for key in &keys {
+            self.give_up(*key);
+        }
+        self.keys = keys;
     }
 
     /// The driver gave a request back: it waits again, with what is known of it.

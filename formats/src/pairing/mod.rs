@@ -52,6 +52,9 @@ pub struct DeviceRules {
     /// Whether one discard request may hold several ranges. Its events only tell the start of the
     /// first and the length of all, so that on such a device only whole discards are certain.
     pub scattered_discards: bool,
+    /// Whether the device has a single queue to its driver. The kernel has one flush at a time in
+    /// each: there, a flush that is issued proves that the one before is done.
+    pub single_queue: bool,
     /// Whether something may be in flight when the events begin.
     pub busy_at_start: bool,
 }

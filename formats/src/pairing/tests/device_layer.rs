@@ -316,3 +316,36 @@ fn what_failed_before_it_was_issued_leaves_no_trace() {
     );
     assert_rows(&paired, "21 write - 100+8 9 queue=1 pid=8");
 }
+
+#[test]
+fn on_a_single_queue_a_flush_ends_the_one_before() {
+    let rules = DeviceRules {
+        single_queue: true,
+        ..rules(Layer::Device)
+    };
+    let paired = pair_with(
+        rules,
+        Limits::default(),
+        "11 D FF 0 + 0
+         30 D FF 0 + 0
+         40 C FF - + 0 [0]
+         50 D FF 0 + 0
+         51 R FF 0 + 0
+         52 D FF 0 + 0
+         60 C FF - + 0 [0]",
+    );
+    assert_rows(
+        &paired,
+        "11 flush - 0+0 ?
+         30 flush - 0+0 10
+         52 flush - 0+0 8",
+    );
+    assert_eq!(
+        paired.counters,
+        Counters {
+            unpaired_issues: 1,
+            requeues: 1,
+            ..Counters::default()
+        }
+    );
+}

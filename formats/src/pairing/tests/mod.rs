@@ -21,6 +21,7 @@ pub(super) fn rules(layer: Layer) -> DeviceRules {
     DeviceRules {
         layer,
         scattered_discards: false,
+        single_queue: false,
         busy_at_start: false,
     }
 }
