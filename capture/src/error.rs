@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use iotape_formats::tape::TapeError;
 use thiserror::Error;
 
 /// Why a recording could not start or go on.
@@ -62,6 +63,14 @@ pub enum CaptureError {
         /// Name of the device.
         device: String,
     },
+    /// More devices than one recording takes.
+    #[error("{devices} devices: at most {most} can be recorded together")]
+    TooManyDevices {
+        /// How many were named.
+        devices: usize,
+        /// How many can be.
+        most: usize,
+    },
     /// A right is missing.
     #[error("{action}: permission denied ({missing} is missing); {remedy}")]
     Permission {
@@ -88,6 +97,12 @@ pub enum CaptureError {
         /// What was expected and not found.
         reason: String,
     },
+    /// The tape cannot be written.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// The thread that writes the tape ended early without an error.
+    #[error("the tape's writer ended before the recording")]
+    WriterEnded,
     /// A call of the system failed otherwise.
     #[error("{action}: {source}")]
     System {

@@ -31,12 +31,18 @@
 
 mod doctor;
 mod error;
+#[cfg(target_os = "linux")]
+mod linux;
 mod options;
 mod report;
+#[cfg(not(target_os = "linux"))]
 mod unsupported;
 
 pub use doctor::{Finding, Status};
 pub use error::CaptureError;
+#[cfg(target_os = "linux")]
+pub use linux::{Session, doctor};
 pub use options::Options;
 pub use report::{Ended, Progress, Report, Warning};
+#[cfg(not(target_os = "linux"))]
 pub use unsupported::{Session, doctor};

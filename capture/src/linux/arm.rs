@@ -1,0 +1,233 @@
+//! Which tracepoints a recording needs, and opening them on a processor.
+
+use std::fs;
+use std::io;
+
+use iotape_formats::event::Step;
+use iotape_formats::tape::Layer;
+use iotape_formats::tracepoint::{BLOCK_TRACEPOINTS, BlockTracepoint};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::devices::BlockDevice;
+use super::rights;
+use super::sys::{Ring, TracepointEvent};
+use super::tracefs::TraceFs;
+use crate::CaptureError;
+
+/// Part of a ring that fills before we are woken.
+const WATERMARK_PART: usize = 4;
+
+/// The tracepoints of a recording.
+#[derive(Debug)]
+pub(super) struct Plan {
+    tracepoints: Vec<Planned>,
+    /// Tracepoints that the kernel does not have and that only count something.
+    pub missing: Vec<&'static str>,
+    ring_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Planned {
+    name: &'static str,
+    layout: BlockTracepoint,
+    filter: String,
+}
+
+/// A processor's tracepoints, opened and not armed.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub cpu: u32,
+    pub ring: Ring,
+    pub others: Vec<TracepointEvent>,
+}
+
+impl Plan {
+    /// Decides on the tracepoints for these devices and reads their layouts.
+    pub fn new(
+        devices: &[BlockDevice],
+        ring_bytes: usize,
+        tracefs: &TraceFs,
+    ) -> Result<Plan, CaptureError> {
+        let mut plan = Plan {
+            tracepoints: Vec::new(),
+            missing: Vec::new(),
+            ring_bytes,
+        };
+        // Completions are armed first, so that nothing that is seen to begin ends unseen.
+        let order = [
+            Step::RequestCompleted,
+            Step::BioCompleted,
+            Step::Requeued,
+            Step::Issued,
+        ];
+        let place = |step: &Step| {
+            order
+                .iter()
+                .position(|first| first == step)
+                .unwrap_or(order.len())
+        };
+        let mut tracepoints = BLOCK_TRACEPOINTS;
+        tracepoints.sort_by_key(|(_, step)| place(step));
+        for (name, step) in tracepoints {
+            let Some(filter) = filter(devices, step) else {
+                continue;
+            };
+            match layout(tracefs, name, step) {
+                Ok(layout) => plan.tracepoints.push(Planned {
+                    name,
+                    layout,
+                    filter,
+                }),
+                Err(CaptureError::NoTracepoint { .. }) if only_counts(step) => {
+                    plan.missing.push(name);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The layout of the tracepoint of this number.
+    pub fn layout(&self, id: u16) -> Option<&BlockTracepoint> {
+        self.tracepoints
+            .iter()
+            .map(|planned| &planned.layout)
+            .find(|layout| layout.id() == id)
+    }
+
+    /// Opens the tracepoints on a processor. `None` if the processor is offline.
+    pub fn open(&self, cpu: u32) -> Result<Option<Opened>, CaptureError> {
+        let mut opened: Option<Opened> = None;
+        for planned in &self.tracepoints {
+            let watermark = u32::try_from(self.ring_bytes / WATERMARK_PART).unwrap_or(u32::MAX);
+            let event = match TracepointEvent::open(planned.layout.id(), cpu, watermark) {
+                Ok(event) => event,
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+                Err(error) => return Err(rights::perf_error(planned.name, error)),
+            };
+            event
+                .filter(&planned.filter)
+                .map_err(|source| system("filtering events", source))?;
+            match &mut opened {
+                None => {
+                    let ring = Ring::map(event, self.ring_bytes)
+                        .map_err(|error| rights::ring_error(self.ring_bytes, error))?;
+                    opened = Some(Opened {
+                        cpu,
+                        ring,
+                        others: Vec::new(),
+                    });
+                }
+                Some(opened) => {
+                    event
+                        .output_to(&opened.ring)
+                        .map_err(|source| system("sharing a ring between events", source))?;
+                    opened.others.push(event);
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Allows as many open files as the events of `cpus` processors need, where that is possible.
+    pub fn allow_files(&self, cpus: usize) {
+        let files = (cpus * self.tracepoints.len()) as u64 + 256;
+        let limit = getrlimit(Resource::Nofile);
+        if limit.current.is_some_and(|current| current < files) {
+            let current = limit.maximum.map_or(files, |maximum| maximum.min(files));
+            // Without it, opening fails later and says so.
+            let _ = setrlimit(
+                Resource::Nofile,
+                Rlimit {
+                    current: Some(current),
+                    ..limit
+                },
+            );
+        }
+    }
+}
+
+impl Opened {
+    /// Arms the tracepoints, completions first.
+    pub fn arm(&self) -> Result<(), CaptureError> {
+        let mut events = [self.ring.event()].into_iter().chain(&self.others);
+        events
+            .try_for_each(TracepointEvent::enable)
+            .map_err(|source| system("arming a tracepoint", source))
+    }
+}
+
+/// Online processors.
+pub(super) fn online_cpus() -> io::Result<Vec<u32>> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    cpu_list(&text).ok_or_else(|| io::Error::other(format!("not a list of processors: {text:?}")))
+}
+
+/// Reads a list such as `0-3,8`.
+fn cpu_list(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(cpus)
+}
+
+/// The devices whose events of this kind are wanted, as the kernel's filter expression.
+fn filter(devices: &[BlockDevice], step: Step) -> Option<String> {
+    let wanted = |device: &&BlockDevice| match (device.layer, step) {
+        (_, Step::Queued | Step::BioCompleted) => true,
+        (Layer::Queue, Step::RequestCompleted) => device.has_requests,
+        (Layer::Queue, _) => false,
+        (Layer::Device, _) => true,
+    };
+    let terms: Vec<String> = devices
+        .iter()
+        .filter(wanted)
+        .map(|device| format!("dev == {}", device.number.in_kernel()))
+        .collect();
+    (!terms.is_empty()).then(|| terms.join(" || "))
+}
+
+/// Whether the tracepoint of this step only adds to counters.
+pub(super) fn only_counts(step: Step) -> bool {
+    matches!(step, Step::BioMerged | Step::RequestsMerged | Step::Split)
+}
+
+fn layout(
+    tracefs: &TraceFs,
+    name: &'static str,
+    step: Step,
+) -> Result<BlockTracepoint, CaptureError> {
+    let format = match tracefs.format(name) {
+        Ok(format) => format,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(CaptureError::NoTracepoint { name });
+        }
+        Err(error) => return Err(rights::tracefs_error(error)),
+    };
+    BlockTracepoint::parse(step, &format).map_err(|error| CaptureError::TracepointFormat {
+        name,
+        reason: error.to_string(),
+    })
+}
+
+fn system(action: &str, source: io::Error) -> CaptureError {
+    CaptureError::System {
+        action: action.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(cpu_list("0\n"), Some(vec![0]));
+        assert_eq!(cpu_list("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
+        assert_eq!(cpu_list(""), None);
+        assert_eq!(cpu_list("0-x"), None);
+    }
+}

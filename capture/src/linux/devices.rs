@@ -1,0 +1,301 @@
+//! Block devices as sysfs describes them.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use iotape_formats::tape::{Device, Layer};
+
+use crate::CaptureError;
+
+/// Number of a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Number {
+    major: u32,
+    minor: u32,
+}
+
+impl Number {
+    fn of_dev(dev: u64) -> Number {
+        Number {
+            major: rustix::fs::major(dev),
+            minor: rustix::fs::minor(dev),
+        }
+    }
+
+    /// As the kernel keeps it and its tracepoints report it.
+    pub fn in_kernel(self) -> u32 {
+        self.major << 20 | self.minor
+    }
+
+    fn sysfs(self) -> PathBuf {
+        Path::new("/sys/dev/block").join(self.to_string())
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Number {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> io::Result<Number> {
+        let number = |text: &str| text.trim().parse().map_err(io::Error::other);
+        let (major, minor) = text.split_once(':').ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Number {
+            major: number(major)?,
+            minor: number(minor)?,
+        })
+    }
+}
+
+/// A device to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BlockDevice {
+    pub number: Number,
+    pub name: String,
+    /// Where its requests are seen.
+    pub layer: Layer,
+    /// Whether it has requests, and not only bios.
+    pub has_requests: bool,
+    /// Names of the devices that it is built on.
+    pub parents: Vec<String>,
+    sys: PathBuf,
+}
+
+impl BlockDevice {
+    /// Finds the device of a path or name and decides at which layer it is recorded.
+    pub fn find(path: &Path, layer: Option<Layer>) -> Result<BlockDevice, CaptureError> {
+        let number = number_of(path)?;
+        let unknown = |source| CaptureError::UnknownDevice {
+            path: path.to_owned(),
+            source,
+        };
+        let sys = fs::canonicalize(number.sysfs()).map_err(unknown)?;
+        let name = device_name(&sys);
+        if sys.join("partition").exists() {
+            let disk = sys.parent().map(device_name).unwrap_or_default();
+            return Err(CaptureError::Partition {
+                partition: name,
+                disk,
+            });
+        }
+        if read_number(&sys, "size").unwrap_or(0) == 0 {
+            return Err(CaptureError::NoMedium { device: name });
+        }
+        let has_requests = sys.join("mq").exists();
+        if layer == Some(Layer::Device) && !has_requests {
+            return Err(CaptureError::NoDeviceLayer { device: name });
+        }
+        let default = if has_requests {
+            Layer::Device
+        } else {
+            Layer::Queue
+        };
+        Ok(BlockDevice {
+            number,
+            name,
+            layer: layer.unwrap_or(default),
+            has_requests,
+            parents: entries(&sys.join("slaves")),
+            sys,
+        })
+    }
+
+    /// What the tape says about it.
+    pub fn describe(&self, index: iotape_formats::DeviceIndex) -> Device {
+        let queue = |name: &str| read_number(&self.sys, &format!("queue/{name}"));
+        let sector = |name| queue(name).and_then(|bytes| u32::try_from(bytes).ok());
+        Device {
+            index,
+            name: self.name.clone(),
+            layer: self.layer,
+            size_bytes: read_number(&self.sys, "size").and_then(|size| size.checked_mul(512)),
+            logical_sector_bytes: sector("logical_block_size"),
+            physical_sector_bytes: sector("physical_block_size"),
+            model: read_text(&self.sys, "device/model"),
+            rotational: queue("rotational").map(|rotational| rotational != 0),
+            parents: self.parents.clone(),
+        }
+    }
+
+    /// Whether one discard request may cover several ranges.
+    pub fn scatters_discards(&self) -> bool {
+        read_number(&self.sys, "queue/max_discard_segments").is_some_and(|most| most > 1)
+    }
+
+    /// Whether it has a single queue to its driver.
+    pub fn has_single_queue(&self) -> bool {
+        self.has_requests && entries(&self.sys.join("mq")).len() == 1
+    }
+
+    /// Whether something may be in flight right now.
+    pub fn is_busy(&self) -> bool {
+        if read_number(&self.sys, "queue/iostats") != Some(1) {
+            return true;
+        }
+        let counts = read_text(&self.sys, "inflight").unwrap_or_default();
+        let mut counts = counts.split_whitespace().map(str::parse::<u64>);
+        !matches!((counts.next(), counts.next()), (Some(Ok(0)), Some(Ok(0))))
+    }
+
+    /// Whether it went away, or lost its medium.
+    pub fn is_gone(&self) -> bool {
+        read_number(&self.sys, "size").unwrap_or(0) == 0
+    }
+}
+
+/// The devices that a file on `dev` lies on, down to the last.
+///
+/// `dev` is the device number that `stat` gives. File systems without a device of their own
+/// (btrfs, overlay) are looked up among the mounts.
+pub(super) fn below(dev: u64) -> BTreeSet<Number> {
+    let mut found = BTreeSet::new();
+    let mut next = devices_of_filesystem(Number::of_dev(dev));
+    while let Some(number) = next.pop() {
+        if !found.insert(number) {
+            continue;
+        }
+        let Ok(sys) = fs::canonicalize(number.sysfs()) else {
+            continue;
+        };
+        next.extend(
+            entries(&sys.join("slaves"))
+                .iter()
+                .filter_map(|name| number_of_name(name).ok()),
+        );
+        if sys.join("partition").exists() {
+            next.extend(
+                sys.parent()
+                    .and_then(|disk| read_text(disk, "dev")?.parse::<Number>().ok()),
+            );
+        }
+        let backing = read_text(&sys, "loop/backing_file");
+        if let Some(file) = backing.and_then(|path| fs::metadata(path).ok()) {
+            next.extend(devices_of_filesystem(Number::of_dev(file.dev())));
+        }
+    }
+    found
+}
+
+fn devices_of_filesystem(number: Number) -> Vec<Number> {
+    if number.major != 0 {
+        return vec![number];
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let source = |line: &str| -> Option<Number> {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        if mount.split(' ').nth(2)?.parse::<Number>().ok()? != number {
+            return None;
+        }
+        let device = fs::metadata(filesystem.split(' ').nth(1)?).ok()?;
+        device
+            .file_type()
+            .is_block_device()
+            .then(|| Number::of_dev(device.rdev()))
+    };
+    mounts.lines().filter_map(source).collect()
+}
+
+fn number_of(path: &Path) -> Result<Number, CaptureError> {
+    let unknown = |source| CaptureError::UnknownDevice {
+        path: path.to_owned(),
+        source,
+    };
+    if path.parent() == Some(Path::new("")) {
+        let name = path.to_string_lossy().replace('/', "!");
+        return number_of_name(&name).map_err(unknown);
+    }
+    let metadata = fs::metadata(path).map_err(unknown)?;
+    if !metadata.file_type().is_block_device() {
+        return Err(CaptureError::NotABlockDevice {
+            path: path.to_owned(),
+        });
+    }
+    Ok(Number::of_dev(metadata.rdev()))
+}
+
+fn number_of_name(name: &str) -> io::Result<Number> {
+    fs::read_to_string(Path::new("/sys/class/block").join(name).join("dev"))?.parse()
+}
+
+/// sysfs writes `!` for the `/` in names such as `cciss/c0d0`.
+fn device_name(sys: &Path) -> String {
+    sys.file_name()
+        .unwrap_or(OsStr::new("?"))
+        .to_string_lossy()
+        .replace('!', "/")
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn read_text(sys: &Path, name: &str) -> Option<String> {
+    let text = fs::read_to_string(sys.join(name)).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn read_number(sys: &Path, name: &str) -> Option<u64> {
+    read_text(sys, name)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_sysfs_and_as_the_kernel_have_them() {
+        let number: Number = "259:3\n".parse().unwrap();
+        assert_eq!(number.to_string(), "259:3");
+        assert_eq!(number.in_kernel(), 271_581_187);
+        assert!("259".parse::<Number>().is_err());
+        assert!("a:b".parse::<Number>().is_err());
+    }
+
+    #[test]
+    fn what_is_no_block_device_is_refused() {
+        let find = |path: &str| BlockDevice::find(Path::new(path), None);
+        assert!(matches!(
+            find("/dev/null"),
+            Err(CaptureError::NotABlockDevice { .. })
+        ));
+        assert!(matches!(
+            find("/proc"),
+            Err(CaptureError::NotABlockDevice { .. })
+        ));
+        assert!(matches!(
+            find("/dev/no-such-disk"),
+            Err(CaptureError::UnknownDevice { .. })
+        ));
+        assert!(matches!(
+            find("no-such-disk"),
+            Err(CaptureError::UnknownDevice { .. })
+        ));
+    }
+
+    #[test]
+    fn a_file_lies_on_the_device_that_stat_names() {
+        let file = fs::metadata("/proc/self/exe").unwrap();
+        let number = Number::of_dev(file.dev());
+        if number.major == 0 {
+            eprintln!("skipped: the test's own file lies on a file system without a device");
+            return;
+        }
+        assert!(below(file.dev()).contains(&number));
+    }
+}

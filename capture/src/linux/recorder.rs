@@ -1,0 +1,362 @@
+//! The loop that drains the kernel, pairs, and feeds the writer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use iotape_formats::event::{Event, Step};
+use iotape_formats::pairing::Pairing;
+use iotape_formats::tape::{Anchor, Counters, Loss};
+use iotape_formats::tracepoint::record_id;
+use iotape_formats::{DeviceIndex, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::arm::{self, Plan};
+use super::clock;
+use super::devices::BlockDevice;
+use super::processes::Processes;
+use super::rings::{Lost, Rings, Sample, Told};
+use super::session::Session;
+use super::writer::{Batch, Writer, WriterGone};
+use crate::{Ended, Progress, Warning};
+
+/// How much older than the moment of looking a record must be to be handed on.
+const MARGIN_NS: u64 = 1_000_000;
+/// How long the rings may lie untouched while they fill slowly.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How long requests in flight are waited for at the end.
+const GRACE_NS: u64 = 1_000_000_000;
+/// How often progress is told and the system is looked at.
+const SECOND_NS: u64 = 1_000_000_000;
+/// How often both clocks are read.
+const ANCHOR_NS: u64 = 10_000_000_000;
+
+/// A running recording.
+pub(super) struct Recorder<'a, 'scope> {
+    plan: Plan,
+    rings: Rings,
+    intake: Intake,
+    writer: &'a Writer<'scope>,
+    batch: Batch,
+    warnings: Vec<Warning>,
+    duration_ns: Option<u64>,
+    start_ns: u64,
+    /// When the recording ended for its requests, and why.
+    ending: Option<(u64, Ended)>,
+    told_ns: u64,
+    anchored_ns: u64,
+    totals: Totals,
+}
+
+/// What the samples go through.
+struct Intake {
+    devices: Vec<BlockDevice>,
+    gone: Vec<bool>,
+    pairing: Pairing,
+    processes: Processes,
+    counters: Counters,
+    losses: Vec<Loss>,
+    /// Time 0 of the tape on the monotonic clock.
+    zero_ns: u64,
+    /// What is older belongs to the time before everything was armed.
+    start_ns: u64,
+}
+
+#[derive(Default)]
+struct Totals {
+    requests: u64,
+    bytes: u64,
+    lost_events: u64,
+}
+
+impl<'a, 'scope> Recorder<'a, 'scope> {
+    pub fn new(session: Session, pairing: Pairing, writer: &'a Writer<'scope>) -> Self {
+        let Session {
+            options,
+            devices,
+            plan,
+            rings,
+            zero,
+            start_ns,
+            warnings,
+        } = session;
+        let duration_ns = options
+            .duration
+            .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        Recorder {
+            plan,
+            rings,
+            intake: Intake {
+                gone: vec![false; devices.len()],
+                devices,
+                pairing,
+                processes: Processes::default(),
+                counters: Counters::default(),
+                losses: Vec::new(),
+                zero_ns: zero.time_ns,
+                start_ns,
+            },
+            writer,
+            batch: Batch::default(),
+            warnings,
+            duration_ns,
+            start_ns,
+            ending: None,
+            told_ns: start_ns,
+            anchored_ns: start_ns,
+            totals: Totals::default(),
+        }
+    }
+
+    /// Records until it ends.
+    pub fn record(
+        &mut self,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Ended, WriterGone> {
+        loop {
+            self.wait();
+            let now_ns = clock::monotonic_ns();
+            self.look_for_end(now_ns, stop);
+            self.round(now_ns)?;
+            self.look_around(now_ns, progress);
+            if let Some((end_ns, ended)) = self.ending {
+                let all_taken = now_ns > end_ns.saturating_add(2 * MARGIN_NS);
+                let idle = all_taken && self.intake.pairing.in_flight() == 0;
+                if idle || now_ns > end_ns.saturating_add(GRACE_NS) {
+                    self.last_round()?;
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+
+    /// Time until the end of the recording, and what there is to know about it.
+    pub fn end(self) -> (Duration, Vec<Warning>) {
+        let end_ns = self
+            .ending
+            .map_or_else(clock::monotonic_ns, |(end_ns, _)| end_ns);
+        (
+            Duration::from_nanos(end_ns.saturating_sub(self.start_ns)),
+            self.warnings,
+        )
+    }
+
+    /// Waits until a ring fills, or for a moment.
+    fn wait(&mut self) {
+        let mut patience = PATIENCE;
+        if self.ending.is_some() {
+            patience = Duration::from_nanos(2 * MARGIN_NS);
+        } else if let Some(duration_ns) = self.duration_ns {
+            let end_ns = self.start_ns.saturating_add(duration_ns);
+            let left = end_ns.saturating_sub(clock::monotonic_ns());
+            patience = patience.min(Duration::from_nanos(left));
+        }
+        let Ok(timeout) = Timespec::try_from(patience) else {
+            return;
+        };
+        let rings = self.rings.live();
+        let mut polled: Vec<PollFd<'_>> =
+            rings.map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        // An interrupted wait is just a short one.
+        if poll(&mut polled, Some(&timeout)).is_err() {
+            return;
+        }
+        let hung_up = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        let dead: Vec<u32> = (self.rings.cpus().zip(&polled))
+            .filter(|(_, fd)| hung_up(fd))
+            .map(|(cpu, _)| cpu)
+            .collect();
+        for cpu in dead {
+            self.rings.mark_dead(cpu);
+        }
+    }
+
+    fn look_for_end(&mut self, now_ns: u64, stop: &AtomicBool) {
+        if self.ending.is_some() {
+            return;
+        }
+        let elapsed_ns = now_ns.saturating_sub(self.start_ns);
+        let ended = if stop.load(Ordering::Relaxed) {
+            Ended::Stopped
+        } else if self
+            .duration_ns
+            .is_some_and(|duration_ns| elapsed_ns >= duration_ns)
+        {
+            Ended::Duration
+        } else if self.intake.gone.iter().all(|gone| *gone) {
+            Ended::DevicesGone
+        } else {
+            return;
+        };
+        let end_ns = match (ended, self.duration_ns) {
+            (Ended::Duration, Some(duration_ns)) => self.start_ns.saturating_add(duration_ns),
+            _ => now_ns,
+        };
+        self.intake
+            .pairing
+            .end_at(end_ns.saturating_sub(self.intake.zero_ns));
+        self.ending = Some((end_ns, ended));
+    }
+
+    /// Takes what the kernel has, and hands on what is complete.
+    fn round(&mut self, now_ns: u64) -> Result<(), WriterGone> {
+        let until_ns = now_ns.saturating_sub(MARGIN_NS);
+        let (rings, intake, plan) = (&mut self.rings, &mut self.intake, &self.plan);
+        rings.drain(until_ns, &mut |told| intake.take(plan, told));
+        let released_ns = until_ns.saturating_sub(self.intake.zero_ns);
+        self.intake
+            .pairing
+            .release(released_ns, &mut self.batch.requests);
+        self.send()
+    }
+
+    fn last_round(&mut self) -> Result<(), WriterGone> {
+        let now_ns = clock::monotonic_ns();
+        self.round(now_ns)?;
+        let (rings, intake, plan) = (&mut self.rings, &mut self.intake, &self.plan);
+        rings.settle_all(now_ns, &mut |told| intake.take(plan, told));
+        self.intake.pairing.finish(&mut self.batch.requests);
+        self.batch.anchor = Some(self.anchor());
+        self.send()
+    }
+
+    fn send(&mut self) -> Result<(), WriterGone> {
+        self.batch.counters = self.intake.pairing.take_counters();
+        self.batch
+            .counters
+            .add(&std::mem::take(&mut self.intake.counters));
+        self.batch.losses.append(&mut self.intake.losses);
+        self.totals.add(&self.batch);
+        self.writer.send(&mut self.batch)
+    }
+
+    fn look_around(&mut self, now_ns: u64, progress: &mut dyn FnMut(&Progress)) {
+        if now_ns.saturating_sub(self.anchored_ns) >= ANCHOR_NS {
+            self.anchored_ns = now_ns;
+            self.batch.anchor = Some(self.anchor());
+        }
+        if now_ns.saturating_sub(self.told_ns) < SECOND_NS {
+            return;
+        }
+        self.told_ns = now_ns;
+        self.add_processors(now_ns);
+        self.intake.find_gone(&mut self.warnings);
+        progress(&Progress {
+            elapsed: Duration::from_nanos(now_ns.saturating_sub(self.start_ns)),
+            requests: self.totals.requests,
+            bytes: self.totals.bytes,
+            lost_events: self.totals.lost_events,
+            tape_bytes: self.writer.bytes(),
+            in_flight: self.intake.pairing.in_flight() as u64,
+        });
+    }
+
+    /// Records on processors that came online. What they did before is missing.
+    fn add_processors(&mut self, now_ns: u64) {
+        let Ok(online) = arm::online_cpus() else {
+            return;
+        };
+        let known: Vec<u32> = self.rings.cpus().collect();
+        for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
+            // It may go offline again in between: then there is nothing to record on it.
+            let Ok(Some(opened)) = self.plan.open(cpu) else {
+                continue;
+            };
+            if opened.arm().is_ok() {
+                self.rings.add(cpu, opened.ring, opened.others, now_ns);
+                self.warnings.push(Warning::ProcessorAdded { cpu });
+                self.intake
+                    .pairing
+                    .lost(now_ns.saturating_sub(self.intake.zero_ns));
+            }
+        }
+    }
+
+    fn anchor(&self) -> Anchor {
+        let moment = clock::moment();
+        Anchor {
+            time_ns: moment.time_ns.saturating_sub(self.intake.zero_ns),
+            ..moment
+        }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, batch: &Batch) {
+        let transferred = |request: &&Request| request.op.transfers_data();
+        let data = batch.requests.iter().filter(transferred);
+        self.requests += batch.requests.len() as u64;
+        self.bytes += data.map(|request| request.length_bytes).sum::<u64>();
+        self.lost_events += batch.losses.iter().map(|loss| loss.events).sum::<u64>();
+    }
+}
+
+impl Intake {
+    fn take(&mut self, plan: &Plan, told: Told<'_>) {
+        match told {
+            Told::Sample(sample) => self.sample(plan, &sample),
+            Told::GapBegins => self.pairing.gap_begins(),
+            Told::GapEnds => self.pairing.gap_ends(),
+            Told::Lost(lost) => self.lost(lost),
+        }
+    }
+
+    fn sample(&mut self, plan: &Plan, sample: &Sample<'_>) {
+        if sample.time_ns < self.start_ns {
+            return;
+        }
+        let layout = record_id(sample.record).and_then(|id| plan.layout(id));
+        let Some(record) = layout.and_then(|layout| layout.decode(sample.record)) else {
+            self.counters.undecodable += 1;
+            return;
+        };
+        let number = |device: &BlockDevice| device.number.in_kernel() == record.dev;
+        let index = self
+            .devices
+            .iter()
+            .position(number)
+            .and_then(|at| u16::try_from(at).ok());
+        let Some(index) = index else { return };
+        let process =
+            (record.step == Step::Queued).then(|| self.processes.get(sample.pid, record.comm));
+        self.pairing.event(Event {
+            time_ns: sample.time_ns - self.zero_ns,
+            step: record.step,
+            device: DeviceIndex(index),
+            op: record.op,
+            flags: record.flags,
+            offset_bytes: record.offset_bytes,
+            length_bytes: record.length_bytes,
+            cpu: Some(sample.cpu),
+            error: record.error,
+            process,
+            cgroup: None,
+        });
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        let (from_ns, to_ns) = (
+            lost.from_ns.saturating_sub(self.zero_ns),
+            lost.to_ns.saturating_sub(self.zero_ns),
+        );
+        self.pairing.lost(to_ns);
+        self.losses.push(Loss {
+            from_ns,
+            to_ns,
+            events: lost.events,
+            reason: lost.reason,
+        });
+    }
+
+    /// Looks for devices that went away.
+    fn find_gone(&mut self, warnings: &mut Vec<Warning>) {
+        for (device, gone) in self.devices.iter().zip(&mut self.gone) {
+            if !*gone && device.is_gone() {
+                *gone = true;
+                warnings.push(Warning::DeviceGone {
+                    device: device.name.clone(),
+                });
+            }
+        }
+    }
+}

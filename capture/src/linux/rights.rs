@@ -1,0 +1,85 @@
+//! Which right is missing when the kernel refuses, and how to get it.
+
+use std::fs;
+use std::io;
+
+use crate::CaptureError;
+
+/// The kernel refused to open a perf event.
+pub(super) fn perf_error(tracepoint: &str, source: io::Error) -> CaptureError {
+    if is_refusal(&source) {
+        let paranoid = paranoid().map_or("unknown".to_owned(), |level| level.to_string());
+        return CaptureError::Permission {
+            action: "opening perf events",
+            missing: format!("CAP_PERFMON, as kernel.perf_event_paranoid is {paranoid}"),
+            remedy: remedy(),
+        };
+    }
+    if source.raw_os_error() == Some(libc::ENOSYS) {
+        let action = "opening perf events (the kernel was built without CONFIG_PERF_EVENTS)";
+        return CaptureError::System {
+            action: action.to_owned(),
+            source,
+        };
+    }
+    CaptureError::System {
+        action: format!("opening the perf event block:{tracepoint}"),
+        source,
+    }
+}
+
+/// The kernel refused to map a ring.
+pub(super) fn ring_error(ring_bytes: usize, source: io::Error) -> CaptureError {
+    if is_refusal(&source) {
+        return CaptureError::Permission {
+            action: "mapping the rings",
+            missing: format!(
+                "CAP_IPC_LOCK, or kernel.perf_event_mlock_kb of at least {} KiB",
+                ring_bytes / 1024 + 4
+            ),
+            remedy: format!("{}; or choose a smaller ring", remedy()),
+        };
+    }
+    CaptureError::System {
+        action: format!("mapping a ring of {ring_bytes} bytes"),
+        source,
+    }
+}
+
+/// The kernel refused access to tracefs.
+pub(super) fn tracefs_error(source: io::Error) -> CaptureError {
+    if is_refusal(&source) {
+        return CaptureError::Permission {
+            action: "reading the tracepoints' formats in tracefs",
+            missing: "CAP_DAC_READ_SEARCH where tracefs is mounted, else CAP_SYS_ADMIN".to_owned(),
+            remedy: remedy(),
+        };
+    }
+    let action = "reading the tracepoints' formats (tracefs)".to_owned();
+    CaptureError::System { action, source }
+}
+
+/// Level of `kernel.perf_event_paranoid`.
+pub(super) fn paranoid() -> Option<i32> {
+    fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// How to get the rights that recording needs.
+pub(super) fn remedy() -> String {
+    let program = std::env::current_exe().ok();
+    let program = program
+        .as_deref()
+        .map_or("PROGRAM".into(), |path| path.to_string_lossy());
+    format!(
+        "run it as root (sudo), or once: mount -t tracefs tracefs /sys/kernel/tracing; \
+         setcap cap_perfmon,cap_dac_read_search,cap_ipc_lock+ep {program}"
+    )
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}

@@ -1,0 +1,244 @@
+//! A recording: what is armed, and for how long it runs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use iotape_formats::DeviceIndex;
+use iotape_formats::pairing::{DeviceRules, Limits, Pairing};
+use iotape_formats::tape::{Anchor, Clock, Device, ErrorCodes, Header, Layer};
+
+use super::arm::{self, Plan};
+use super::clock;
+use super::devices::{self, BlockDevice};
+use super::recorder::Recorder;
+use super::rights;
+use super::rings::Rings;
+use super::tracefs::TraceFs;
+use super::writer::{Beginning, Writer};
+use crate::{CaptureError, Options, Progress, Report, Warning};
+
+/// A recording that is armed: from here on the kernel collects events.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) options: Options,
+    pub(super) devices: Vec<BlockDevice>,
+    pub(super) plan: Plan,
+    pub(super) rings: Rings,
+    /// Time 0 of the tape, on the monotonic and the wall clock.
+    pub(super) zero: Anchor,
+    /// When everything was armed, on the monotonic clock.
+    pub(super) start_ns: u64,
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl Session {
+    /// Arms the tracepoints for the devices of `options`.
+    ///
+    /// # Errors
+    /// When a device cannot be recorded, a right is missing, or the kernel lacks something. The
+    /// error says which, and what helps.
+    pub fn start(options: &Options) -> Result<Session, CaptureError> {
+        check(options)?;
+        let devices = find_devices(options)?;
+        let tracefs = TraceFs::open().map_err(rights::tracefs_error)?;
+        let plan = Plan::new(&devices, options.ring_bytes, &tracefs)?;
+        let cpus = arm::online_cpus().map_err(|source| CaptureError::System {
+            action: "reading the list of processors".to_owned(),
+            source,
+        })?;
+        plan.allow_files(cpus.len());
+        let opened = cpus
+            .iter()
+            .map(|cpu| plan.open(*cpu))
+            .collect::<Result<Vec<_>, _>>()?;
+        let zero = clock::moment();
+        let mut rings = Rings::default();
+        for opened in opened.into_iter().flatten() {
+            opened.arm()?;
+            rings.add(opened.cpu, opened.ring, opened.others, zero.time_ns);
+        }
+        let warnings = starting_warnings(options, &devices);
+        Ok(Session {
+            options: options.clone(),
+            devices,
+            plan,
+            rings,
+            zero,
+            start_ns: clock::monotonic_ns(),
+            warnings,
+        })
+    }
+
+    /// What is known before the recording runs. The report has these too.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Records into `sink` until `stop` is set, the duration is over, or the devices are gone.
+    ///
+    /// `progress` is called about once a second, on the calling thread. Requests that are in flight
+    /// at the end are waited for, up to a second.
+    ///
+    /// # Errors
+    /// When the tape cannot be written. What was written until then is a readable tape.
+    pub fn run(
+        self,
+        sink: impl Write + Send,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Report, CaptureError> {
+        thread::scope(|scope| {
+            let writer = Writer::spawn(scope, sink, self.beginning());
+            let pairing = self.pairing();
+            let mut recorder = Recorder::new(self, pairing, &writer);
+            // If the writer is gone, its own error says more than that.
+            let outcome = recorder.record(stop, progress);
+            let (elapsed, mut warnings) = recorder.end();
+            let (summary, tape_bytes) = writer.finish()?;
+            let ended = outcome.map_err(|_| CaptureError::WriterEnded)?;
+            if summary.counters.lost_events > 0 {
+                warnings.push(Warning::EventsLost {
+                    events: summary.counters.lost_events,
+                });
+            }
+            Ok(Report {
+                summary,
+                tape_bytes,
+                elapsed,
+                ended,
+                warnings,
+            })
+        })
+    }
+
+    fn pairing(&self) -> Pairing {
+        let rules = |device: &BlockDevice| DeviceRules {
+            layer: device.layer,
+            scattered_discards: device.scatters_discards(),
+            single_queue: device.has_single_queue(),
+            busy_at_start: device.is_busy(),
+        };
+        Pairing::new(
+            self.devices.iter().map(rules).collect(),
+            Limits::default(),
+            self.start_ns - self.zero.time_ns,
+            Some(std::process::id()),
+        )
+    }
+
+    fn beginning(&self) -> Beginning {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy().into_owned();
+        let release = uname.release().to_string_lossy();
+        let mut notes = vec!["the tracepoints do not tell control groups".to_owned()];
+        for name in &self.plan.missing {
+            notes.push(format!(
+                "the kernel has no tracepoint {name}: what it counts is missing"
+            ));
+        }
+        let header = Header {
+            tool: self.options.tool.clone(),
+            host: (!self.options.hide_host).then_some(host),
+            os: Some(format!("Linux {release}")),
+            clock: Clock {
+                source: "CLOCK_MONOTONIC".to_owned(),
+                resolution_ns: 1,
+            },
+            backend: "perf".to_owned(),
+            options: vec![format!("ring_bytes={}", self.options.ring_bytes)],
+            error_codes: ErrorCodes::Errno,
+            notes,
+        };
+        let describe = |(index, device): (u16, &BlockDevice)| device.describe(DeviceIndex(index));
+        let devices: Vec<Device> = (0..).zip(&self.devices).map(describe).collect();
+        Beginning {
+            header,
+            devices,
+            anchor: Anchor {
+                time_ns: 0,
+                ..self.zero
+            },
+        }
+    }
+}
+
+fn check(options: &Options) -> Result<(), CaptureError> {
+    let (bytes, least) = (options.ring_bytes, Options::MIN_RING_BYTES);
+    if !bytes.is_power_of_two() || bytes < least.max(rustix::param::page_size()) {
+        return Err(CaptureError::RingSize { bytes, least });
+    }
+    match options.devices.len() {
+        0 => Err(CaptureError::NoDevice),
+        1..=MOST_DEVICES => Ok(()),
+        devices => Err(CaptureError::TooManyDevices {
+            devices,
+            most: MOST_DEVICES,
+        }),
+    }
+}
+
+/// The kernel's filter expressions are bounded; this many fit on every kernel.
+const MOST_DEVICES: usize = 64;
+
+fn find_devices(options: &Options) -> Result<Vec<BlockDevice>, CaptureError> {
+    let mut devices: Vec<BlockDevice> = Vec::new();
+    for path in &options.devices {
+        let device = BlockDevice::find(path, options.layer)?;
+        if !devices.iter().any(|known| known.number == device.number) {
+            devices.push(device);
+        }
+    }
+    Ok(devices)
+}
+
+fn starting_warnings(options: &Options, devices: &[BlockDevice]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for device in devices {
+        if options.layer.is_none() && device.layer == Layer::Queue {
+            warnings.push(Warning::QueueLayerOnly {
+                device: device.name.clone(),
+            });
+        }
+        for lower in devices
+            .iter()
+            .filter(|lower| device.parents.contains(&lower.name))
+        {
+            warnings.push(Warning::Stacked {
+                upper: device.name.clone(),
+                lower: lower.name.clone(),
+            });
+        }
+    }
+    let under_tape = options
+        .tape_path
+        .as_deref()
+        .and_then(|path| under(path).ok());
+    for device in devices {
+        if under_tape
+            .as_ref()
+            .is_some_and(|numbers| numbers.contains(&device.number))
+        {
+            warnings.push(Warning::TapeOnRecordedDevice {
+                device: device.name.clone(),
+            });
+        }
+    }
+    warnings
+}
+
+/// The devices under a file, or under the directory that it will be made in.
+fn under(path: &Path) -> io::Result<BTreeSet<devices::Number>> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(_) => match path.parent() {
+            Some(directory) if directory != Path::new("") => fs::metadata(directory)?,
+            _ => fs::metadata(".")?,
+        },
+    };
+    Ok(devices::below(metadata.dev()))
+}

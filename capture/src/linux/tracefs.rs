@@ -1,0 +1,76 @@
+//! The kernel's descriptions of tracepoints.
+//!
+//! They are read from tracefs. Where it is not mounted, a mount that belongs to no directory is
+//! made: it needs no place, nobody sees it, and it ends with its file descriptor.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+/// Where tracefs usually is.
+const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Access to tracefs.
+#[derive(Debug)]
+pub(super) enum TraceFs {
+    /// Mounted by the system.
+    Mounted(PathBuf),
+    /// Our own mount.
+    Detached(OwnedFd),
+}
+
+impl TraceFs {
+    /// Finds the mounted tracefs, or makes a mount.
+    pub fn open() -> io::Result<TraceFs> {
+        match TraceFs::mounted() {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => TraceFs::detached(),
+            // It is there but closed to us: a mount of our own needs more rights, not fewer, but
+            // they may be others.
+            Err(denied) => TraceFs::detached().map_err(|_| denied),
+        }
+    }
+
+    /// The mounted tracefs, if there is one.
+    pub fn mounted() -> io::Result<Option<TraceFs>> {
+        let mut denied = None;
+        for point in MOUNT_POINTS {
+            match fs::metadata(Path::new(point).join("events/block")) {
+                Ok(_) => return Ok(Some(TraceFs::Mounted(point.into()))),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    denied = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        denied.map_or(Ok(None), Err)
+    }
+
+    /// A mount of our own.
+    pub fn detached() -> io::Result<TraceFs> {
+        let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        let mount = fsmount(
+            &context,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::empty(),
+        )?;
+        Ok(TraceFs::Detached(mount))
+    }
+
+    /// The description of a tracepoint of the block layer.
+    pub fn format(&self, tracepoint: &str) -> io::Result<String> {
+        let path = format!("events/block/{tracepoint}/format");
+        let file = match self {
+            TraceFs::Mounted(root) => openat(CWD, root.join(path), OFlags::CLOEXEC, Mode::empty()),
+            TraceFs::Detached(mount) => openat(mount, path, OFlags::CLOEXEC, Mode::empty()),
+        }?;
+        let mut text = String::new();
+        fs::File::from(file).read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
