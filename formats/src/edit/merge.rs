@@ -197,10 +197,10 @@ impl<R: Read + Seek> Merged<R> {
     pub fn next_request(&mut self) -> Result<Option<Request>, MergeError> {
         let mut earliest: Option<(usize, u64)> = None;
         for place in 0..self.inputs.len() {
-            if let Some(time_ns) = self.peek(place)? {
-                if earliest.is_none_or(|(_, earlier_ns)| time_ns < earlier_ns) {
-                    earliest = Some((place, time_ns));
-                }
+            if let Some(time_ns) = self.peek(place)?
+                && earliest.is_none_or(|(_, earlier_ns)| time_ns < earlier_ns)
+            {
+                earliest = Some((place, time_ns));
             }
         }
         let Some((place, time_ns)) = earliest else {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn keeps(edit: Edit, expected: bool) {
+    fn keeps(edit: &Edit, expected: bool) {
         assert_eq!(
             edit.apply(request(), "sda", None).is_some(),
             expected,
@@ -154,58 +154,58 @@ mod tests {
     #[test]
     fn each_filter_keeps_what_it_names() {
         let edit = Edit::default;
-        keeps(edit(), true);
+        keeps(&edit(), true);
         keeps(
-            Edit {
+            &Edit {
                 times_ns: Some(1000..1001),
                 ..edit()
             },
             true,
         );
         keeps(
-            Edit {
+            &Edit {
                 times_ns: Some(0..1000),
                 ..edit()
             },
             false,
         );
         keeps(
-            Edit {
+            &Edit {
                 ops: Some(vec![Op::Read, Op::Write]),
                 ..edit()
             },
             true,
         );
         keeps(
-            Edit {
+            &Edit {
                 ops: Some(vec![Op::Read]),
                 ..edit()
             },
             false,
         );
         keeps(
-            Edit {
+            &Edit {
                 devices: Some(vec!["sda".into()]),
                 ..edit()
             },
             true,
         );
         keeps(
-            Edit {
+            &Edit {
                 devices: Some(vec!["sdb".into()]),
                 ..edit()
             },
             false,
         );
         keeps(
-            Edit {
+            &Edit {
                 processes: Some(vec![ProcessFilter::Pid(7)]),
                 ..edit()
             },
             true,
         );
         keeps(
-            Edit {
+            &Edit {
                 processes: Some(vec![ProcessFilter::Name("pop3".into())]),
                 ..edit()
             },
@@ -223,7 +223,7 @@ mod tests {
             (0..start, false),
         ] {
             keeps(
-                Edit {
+                &Edit {
                     offsets_bytes: Some(range),
                     ..Edit::default()
                 },
