@@ -1,0 +1,454 @@
+//! The command line: what can be asked, and the help that explains it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use iotape_formats::Op;
+
+/// Exit statuses, printed under every `--help`.
+const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, \
+3 done but with lost data or an invalid run.";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "iotape",
+    version,
+    about = "A tape recorder for block I/O: record a server, replay the tape on a candidate device",
+    after_help = EXIT_STATUS,
+    propagate_version = true,
+    max_term_width = 80
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Record(RecordArgs),
+    Info(InfoArgs),
+    Export(ExportArgs),
+    Import(ImportArgs),
+    Check(CheckArgs),
+    Edit(EditArgs),
+    Replay(ReplayArgs),
+    Compare(CompareArgs),
+    Doctor(DoctorArgs),
+}
+
+/// Record the block I/O of devices into a tape.
+///
+/// Ends at Ctrl-C, SIGTERM or after --for; the tape is whole in each case. A tape whose recorder
+/// was killed keeps everything but the last seconds.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Examples:\n",
+    "  sudo iotape record /dev/sda -o mail.iotape --for 30m\n",
+    "  sudo iotape record sda nvme0n1 -o both.iotape --layer queue\n\n",
+    EXIT_STATUS
+]))]
+pub struct RecordArgs {
+    /// Devices to record: /dev/sda, or just sda.
+    #[arg(required = true, value_name = "DEVICE")]
+    pub devices: Vec<PathBuf>,
+    /// The tape to write; must not exist yet.
+    #[arg(short, long, value_name = "TAPE")]
+    pub output: PathBuf,
+    /// Stop after this long, such as 90s, 30m or 8h.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Where to watch: as submitted (queue) or as the driver gets it (device).
+    /// By default the device layer where a device has a request queue.
+    #[arg(long, value_enum)]
+    pub layer: Option<LayerArg>,
+    /// Memory per processor for events that wait to be read, such as 4MiB; a power of two.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4MiB")]
+    pub ring: u64,
+    /// Leave the host's name out of the tape.
+    #[arg(long)]
+    pub hide_host: bool,
+    /// Replace an existing tape.
+    #[arg(long)]
+    pub force: bool,
+    /// No progress line.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print what was recorded as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LayerArg {
+    /// Bios, as the submitter asked.
+    Queue,
+    /// Requests, as the driver got them.
+    Device,
+}
+
+/// Say what a tape holds, from its header and footer.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&["Example:\n  iotape info mail.iotape\n\n", EXIT_STATUS]))]
+pub struct InfoArgs {
+    /// The tape.
+    pub tape: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Write a tape's requests in another format.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Example:\n  iotape export mail.iotape --to csv -o mail.csv\n\n", EXIT_STATUS
+]))]
+pub struct ExportArgs {
+    /// The tape.
+    pub tape: PathBuf,
+    /// The format.
+    #[arg(long, value_enum)]
+    pub to: ExportFormat,
+    /// Where to write; standard output when left out.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ExportFormat {
+    /// One request a line, columns named in the first.
+    Csv,
+    /// One request a line, as a JSON object with the CSV's names.
+    Jsonl,
+    /// An I/O log of fio, version 3, for --read_iolog.
+    Fio,
+    /// An I/O log of fio, version 2.
+    FioV2,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum FormatArg {
+    /// One request a line, columns named in the first.
+    Csv,
+}
+
+/// Make a tape of another tool's file.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Example:\n  iotape import mail.csv -o mail.iotape\n\n", EXIT_STATUS
+]))]
+pub struct ImportArgs {
+    /// The file; - reads standard input.
+    pub file: PathBuf,
+    /// The tape to write; must not exist yet.
+    #[arg(short, long, value_name = "TAPE")]
+    pub output: PathBuf,
+    /// Format of the file.
+    #[arg(long, value_enum, default_value = "csv")]
+    pub from: FormatArg,
+    /// Layer at which the file's requests were seen: a CSV does not say.
+    #[arg(long, value_enum, default_value = "device")]
+    pub layer: LayerArg,
+    /// Replace an existing tape.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Read a whole tape and verify every record.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Example:\n  iotape check mail.iotape\n",
+    "  iotape check torn.iotape --repair whole.iotape\n\n",
+    EXIT_STATUS
+]))]
+pub struct CheckArgs {
+    /// The tape.
+    pub tape: PathBuf,
+    /// Write a new tape with everything that is whole in this one.
+    #[arg(long, value_name = "TAPE")]
+    pub repair: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Make a tape of other tapes: cut, filter, merge, scale, anonymize, recompress.
+///
+/// Several tapes are merged by wall clock. Filters given together all apply. What is written is as
+/// small as it gets, whatever else is asked for.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Examples:\n",
+    "  iotape edit day.iotape -o noon.iotape --from 11.5h --to 12.5h\n",
+    "  iotape edit a.iotape b.iotape -o both.iotape\n",
+    "  iotape edit mail.iotape -o reads.iotape --op read --process imap\n",
+    "  iotape edit mail.iotape -o vendor.iotape --anonymize\n\n",
+    EXIT_STATUS
+]))]
+pub struct EditArgs {
+    /// The tapes.
+    #[arg(required = true, value_name = "TAPE")]
+    pub tapes: Vec<PathBuf>,
+    /// The tape to write; must not exist yet.
+    #[arg(short, long, value_name = "TAPE")]
+    pub output: PathBuf,
+    /// Keep requests from this time on, counted from the tape's start.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub from: Option<Duration>,
+    /// Keep requests before this time.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub to: Option<Duration>,
+    /// Keep these operations, such as read,write.
+    #[arg(long, value_name = "OP", value_delimiter = ',')]
+    pub op: Vec<Op>,
+    /// Keep requests of these devices.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub device: Vec<String>,
+    /// Keep requests of these processes, by name or by pid.
+    #[arg(long, value_name = "NAME|PID", value_delimiter = ',')]
+    pub process: Vec<String>,
+    /// Keep requests that touch bytes from here on, such as 10GiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub from_offset: Option<u64>,
+    /// Keep requests that touch bytes before this.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub to_offset: Option<u64>,
+    /// Divide times by this: at 2 the tape lasts half as long.
+    #[arg(long, value_name = "X", value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Remove the names of the host and of processes, and move offsets.
+    #[arg(long)]
+    pub anonymize: bool,
+    /// Replace an existing tape.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Replay a tape under a queue-depth cap and measure.
+///
+/// Without TARGET the tape is wrapped onto a scratch file in the temporary directory, which is
+/// removed afterwards: safe for anybody. Without --profile or --depth both profiles run: light
+/// (at most 8 requests outstanding) and heavy (48).
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Examples:\n",
+    "  iotape replay mail.iotape\n",
+    "  iotape replay mail.iotape /dev/nvme1n1 --overwrite /dev/nvme1n1 --map wrap\n",
+    "  iotape replay mail.iotape /dev/nvme1n1 --skip-writes --depth 16 -o r.json\n\n",
+    EXIT_STATUS
+]))]
+pub struct ReplayArgs {
+    /// The tape.
+    pub tape: PathBuf,
+    /// Block device or file to replay against.
+    pub target: Option<PathBuf>,
+    /// Depth caps to run: light is 8, heavy is 48.
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "depth")]
+    pub profile: Vec<ProfileArg>,
+    /// Run once, with at most this many requests outstanding.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: Option<u32>,
+    /// When requests are issued: asap is as fast as the cap lets.
+    #[arg(long, value_enum, default_value = "asap")]
+    pub timing: TimingArg,
+    /// How the tape's offsets become the target's; a target smaller than the tape needs wrap.
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub map: Option<MapArg>,
+    /// How requests reach the kernel.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub engine: EngineArg,
+    /// Repeat the tape until this much time has passed, such as 60s.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Leave the first part of each run out of the figures.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub warmup: Option<Duration>,
+    /// Let the tape's writes destroy what this target holds; names the target once more.
+    #[arg(long, value_name = "TARGET", conflicts_with = "skip_writes")]
+    pub overwrite: Vec<PathBuf>,
+    /// Leave out writes, discards and write-zeroes, and open the target read-only.
+    #[arg(long)]
+    pub skip_writes: bool,
+    /// Seed of the written data.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write the result to this file; must not exist yet.
+    #[arg(short, long, value_name = "RESULT.json")]
+    pub output: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// No progress line.
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileArg {
+    /// At most 8 requests outstanding.
+    Light,
+    /// At most 48 requests outstanding.
+    Heavy,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TimingArg {
+    /// As fast as the cap lets: a request is issued when a slot frees.
+    Asap,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MapArg {
+    /// The same offset; what does not fit is refused.
+    Identity,
+    /// The offset modulo the target's size.
+    Wrap,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EngineArg {
+    /// io_uring, or threads where io_uring is forbidden.
+    Auto,
+    /// io_uring.
+    Uring,
+    /// One blocking call in a thread per outstanding request.
+    Threads,
+    /// No I/O at all: the ceiling of this tool on this machine.
+    Null,
+}
+
+/// Set results side by side: light with heavy, device with device.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Example:\n  iotape compare old.json new.json\n\n", EXIT_STATUS
+]))]
+pub struct CompareArgs {
+    /// Results written by `iotape replay -o`.
+    #[arg(required = true, value_name = "RESULT.json")]
+    pub results: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Say what this machine can record and replay, and how to enable the rest.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_STATUS)]
+pub struct DoctorArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads `90s`, `1.5h`, `250ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let expected = "expected a number and a unit (ms, s, m, h or d), such as 90s";
+    let (number, unit) = split_number(text).ok_or(expected)?;
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(expected.to_owned()),
+    };
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(duration) if duration.is_zero() => Err("must be longer than nothing".to_owned()),
+        Ok(duration) if duration > LONGEST => Err("must be at most 1000d".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err(expected.to_owned()),
+    }
+}
+
+/// Bound on durations, far from every overflow.
+const LONGEST: Duration = Duration::from_secs(1000 * 86_400);
+
+/// Reads a positive factor.
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(factor) if (1e-6..=1e6).contains(&factor) => Ok(factor),
+        _ => Err("expected a number from 0.000001 to 1000000".to_owned()),
+    }
+}
+
+/// Reads `4MiB`, `64KiB`, `4096`.
+fn size(text: &str) -> Result<u64, String> {
+    let expected = "expected bytes, or a number with KiB, MiB or GiB, such as 4MiB";
+    let (number, unit) = split_number(text).ok_or(expected)?;
+    let bytes = match unit {
+        "" | "B" => 1.0,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        "GiB" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(expected.to_owned()),
+    } * number;
+    if bytes.fract() != 0.0 || !(1.0..=1e15).contains(&bytes) {
+        return Err(expected.to_owned());
+    }
+    Ok(bytes as u64)
+}
+
+fn split_number(text: &str) -> Option<(f64, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    Some((number.parse().ok()?, unit.trim_start()))
+}
+
+/// Joins help texts into one.
+fn joined(parts: &[&str]) -> String {
+    parts.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_80_columns() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            let longest = help.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(80), "{help}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in [
+            "",
+            "90",
+            "s",
+            "-1s",
+            "1e9s",
+            "0s",
+            "99999999d",
+            "nan",
+            "1.2.3s",
+        ] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        assert_eq!(size("4MiB"), Ok(4 << 20));
+        assert_eq!(size("65536"), Ok(65_536));
+        assert_eq!(size("0.5KiB"), Ok(512));
+        for wrong in ["", "4MB", "0", "-4", "1.5", "9999999GiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `iotape edit`: tapes into another tape.
+
+use std::fs::File;
+use std::io::{BufReader, Write};
+
+use iotape_formats::Request;
+use iotape_formats::edit::{Edit, Merged, ProcessFilter};
+use iotape_formats::tape::{Anchor, Counters, DeviceExtent, Level, Loss, Summary, TapeWriter};
+
+use crate::cli::EditArgs;
+use crate::commands::check::warn_of_damage;
+use crate::commands::print;
+use crate::exit::{Failure, Outcome};
+use crate::files::{create_private, open_tape};
+use crate::render::progress::ProgressLine;
+use crate::render::units;
+
+/// Requests between two looks at the progress line.
+const PROGRESS_EVERY: u64 = 1 << 17;
+
+type Tapes = Merged<BufReader<File>>;
+
+pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
+    let readers = args
+        .tapes
+        .iter()
+        .map(|path| open_tape(path))
+        .collect::<Result<_, _>>()?;
+    let mut tapes = Merged::new(readers).map_err(Failure::new)?;
+    let file = create_private(&args.output, args.force)?;
+    let summary = write(&edit(args), &mut tapes, file).inspect_err(|_| {
+        let _ = std::fs::remove_file(&args.output);
+    })?;
+    print(&format!(
+        "{}: {} requests, {}\n",
+        args.output.display(),
+        units::count(summary.requests),
+        units::bytes(std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len())),
+    ))?;
+    let mut damaged = false;
+    for (path, reader) in args.tapes.iter().zip(tapes.readers()) {
+        damaged |= warn_of_damage(path, reader);
+    }
+    Ok(Outcome::flawed_if(damaged))
+}
+
+fn edit(args: &EditArgs) -> Edit {
+    fn listed<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+        (!list.is_empty()).then(|| list.to_vec())
+    }
+    let process = |text: &String| match text.parse() {
+        Ok(pid) => ProcessFilter::Pid(pid),
+        Err(_) => ProcessFilter::Name(text.clone()),
+    };
+    let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let range = |from: Option<u64>, to: Option<u64>| {
+        (from.is_some() || to.is_some()).then(|| from.unwrap_or(0)..to.unwrap_or(u64::MAX))
+    };
+    Edit {
+        times_ns: range(args.from.map(nanos), args.to.map(nanos)),
+        ops: listed(&args.op),
+        devices: listed(&args.device),
+        processes: listed(&args.process.iter().map(process).collect::<Vec<_>>()),
+        offsets_bytes: range(args.from_offset, args.to_offset),
+        speed: args.speed,
+        anonymize: args.anonymize,
+    }
+}
+
+fn write(edit: &Edit, tapes: &mut Tapes, sink: impl Write) -> Result<Summary, Failure> {
+    let mut output = Output::begin(edit, tapes, sink)?;
+    let mut line = ProgressLine::new(false);
+    let mut read = 0u64;
+    while let Some(request) = tapes.next_request().map_err(Failure::new)? {
+        output.metadata_until(request.time_ns)?;
+        output.push(request, tapes)?;
+        read += 1;
+        if read.is_multiple_of(PROGRESS_EVERY) {
+            line.show(&format!("{} requests", units::count(read)));
+        }
+    }
+    output.metadata_until(u64::MAX)?;
+    output.finish(tapes)
+}
+
+/// The tape that is being written.
+struct Output<'a, W: Write> {
+    edit: &'a Edit,
+    writer: TapeWriter<W>,
+    devices: Vec<String>,
+    extents: Vec<DeviceExtent>,
+    anchors: std::vec::IntoIter<Anchor>,
+    losses: std::vec::IntoIter<Loss>,
+}
+
+impl<'a, W: Write> Output<'a, W> {
+    fn begin(edit: &'a Edit, tapes: &Tapes, sink: W) -> Result<Self, Failure> {
+        let mut headers = tapes.readers().map(|reader| reader.header());
+        let first = headers.next().cloned().unwrap_or_default();
+        let mut header = edit.header(&first);
+        if headers.any(|other| other.host != first.host) {
+            header.host = None;
+        }
+        let devices = tapes.devices();
+        let writer = TapeWriter::create(sink, &header, &devices, Level::Archive);
+        Ok(Output {
+            edit,
+            writer: writer.map_err(Failure::new)?,
+            devices: devices.into_iter().map(|device| device.name).collect(),
+            extents: tapes.extents(),
+            anchors: tapes.anchors().into_iter(),
+            losses: tapes.losses().into_iter(),
+        })
+    }
+
+    /// Anchors and losses stand in the tape where they happened.
+    fn metadata_until(&mut self, time_ns: u64) -> Result<(), Failure> {
+        let edit = self.edit;
+        while let Some(anchor) = self.anchors.as_slice().first().copied() {
+            if anchor.time_ns > time_ns {
+                break;
+            }
+            self.anchors.next();
+            let anchor = Anchor {
+                time_ns: edit.time_ns(anchor.time_ns),
+                ..anchor
+            };
+            self.writer.anchor(anchor).map_err(Failure::new)?;
+        }
+        while let Some(loss) = self.losses.as_slice().first().copied() {
+            if loss.from_ns > time_ns {
+                break;
+            }
+            self.losses.next();
+            let (from_ns, to_ns) = (edit.time_ns(loss.from_ns), edit.time_ns(loss.to_ns));
+            self.writer
+                .loss(Loss {
+                    from_ns,
+                    to_ns,
+                    ..loss
+                })
+                .map_err(Failure::new)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, request: Request, tapes: &Tapes) -> Result<(), Failure> {
+        let device = request.device;
+        if usize::from(device.0) >= self.devices.len() {
+            self.name_devices(tapes)?;
+        }
+        let name = self
+            .devices
+            .get(usize::from(device.0))
+            .map_or("", String::as_str);
+        let extent = self.extents.iter().find(|extent| extent.device == device);
+        match self.edit.apply(request, name, extent) {
+            Some(request) => self.writer.push(&request).map_err(Failure::new),
+            None => Ok(()),
+        }
+    }
+
+    /// Devices that a damaged tape names without describing them.
+    fn name_devices(&mut self, tapes: &Tapes) -> Result<(), Failure> {
+        for device in tapes.devices().iter().skip(self.devices.len()) {
+            self.writer.device(device).map_err(Failure::new)?;
+            self.devices.push(device.name.clone());
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, tapes: &mut Tapes) -> Result<Summary, Failure> {
+        // Losses carry their events themselves.
+        self.writer.count(&Counters {
+            lost_events: 0,
+            ..tapes.take_counters()
+        });
+        self.writer
+            .finish()
+            .map(|(_, summary)| summary)
+            .map_err(Failure::new)
+    }
+}

@@ -1,0 +1,305 @@
+//! `iotape info`: what a tape is, from its header and footer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use iotape_formats::Op;
+use iotape_formats::tape::{Device, DeviceExtent, ErrorCodes, Header, Loss, Summary};
+use serde::Serialize;
+
+use crate::cli::InfoArgs;
+use crate::commands::{print, print_json};
+use crate::exit::{Failure, Outcome, warn};
+use crate::files::{TapeFile, open_tape};
+use crate::render::table::{Table, fit};
+use crate::render::text::wrapped;
+use crate::render::units;
+
+/// What `info --json` prints. Fields are added, none is renamed.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    pub id: String,
+    pub requests: u64,
+    /// Bytes that crossed the bus (read, write, zone_append).
+    pub bytes: u64,
+    pub duration_ns: u64,
+    pub by_op: BTreeMap<&'static str, OpInfo>,
+    pub devices: Vec<DeviceInfo>,
+    pub lost_events: u64,
+    pub unpaired: u64,
+    pub unpaired_issues: u64,
+    pub unpaired_completions: u64,
+    pub ambiguous: u64,
+    pub late: u64,
+    pub merges: u64,
+    pub splits: u64,
+    pub requeues: u64,
+    pub coalesced_flushes: u64,
+    pub undecodable: u64,
+    /// Ended by its recorder, and undamaged as far as was read.
+    pub complete: bool,
+    pub skipped_bytes: u64,
+    pub tape_bytes: u64,
+    pub started_unix_ns: Option<i64>,
+    pub tool: String,
+    pub host: Option<String>,
+    pub os: Option<String>,
+    pub clock: ClockInfo,
+    pub backend: String,
+    pub options: Vec<String>,
+    pub error_codes: &'static str,
+    pub notes: Vec<String>,
+    pub losses: Vec<LossInfo>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct OpInfo {
+    pub requests: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DeviceInfo {
+    pub name: String,
+    pub layer: String,
+    pub size_bytes: Option<u64>,
+    pub logical_sector_bytes: Option<u32>,
+    pub physical_sector_bytes: Option<u32>,
+    pub model: Option<String>,
+    pub rotational: Option<bool>,
+    pub parents: Vec<String>,
+    pub requests: u64,
+    pub end_bytes: u64,
+    pub longest_transfer_bytes: u64,
+    /// Largest power of two that divides every offset and length; null without any.
+    pub alignment_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ClockInfo {
+    pub source: String,
+    pub resolution_ns: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub struct LossInfo {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub events: u64,
+    pub reason: String,
+}
+
+pub fn run(args: &InfoArgs) -> Result<Outcome, Failure> {
+    let tape = open_tape(&args.tape)?;
+    let tape_bytes = std::fs::metadata(&args.tape).map_or(0, |metadata| metadata.len());
+    let info = Info::of(&tape, tape_bytes);
+    if args.json {
+        print_json(&info)?;
+    } else {
+        print(&info.to_text())?;
+    }
+    if !info.complete {
+        warn(format_args!(
+            "{}: not complete ({}); `iotape check` says what is missing",
+            args.tape.display(),
+            if tape.has_footer() {
+                "damaged"
+            } else {
+                "its recorder did not end it"
+            },
+        ));
+    }
+    Ok(Outcome::flawed_if(!info.complete))
+}
+
+impl Info {
+    /// What an open tape says of itself.
+    pub fn of(tape: &TapeFile, tape_bytes: u64) -> Info {
+        let (header, summary) = (tape.header(), tape.summary());
+        let counters = &summary.counters;
+        let damage = tape.damage();
+        Info {
+            id: summary.id.to_string(),
+            requests: summary.requests,
+            bytes: transferred_bytes(summary),
+            duration_ns: summary.last_ns.saturating_sub(summary.first_ns),
+            by_op: by_op(summary),
+            devices: devices(tape.devices(), &summary.devices),
+            lost_events: counters.lost_events,
+            unpaired: counters.unpaired(),
+            unpaired_issues: counters.unpaired_issues,
+            unpaired_completions: counters.unpaired_completions,
+            ambiguous: counters.ambiguous,
+            late: counters.late,
+            merges: counters.merges,
+            splits: counters.splits,
+            requeues: counters.requeues,
+            coalesced_flushes: counters.coalesced_flushes,
+            undecodable: counters.undecodable,
+            complete: tape.has_footer() && damage.is_clean(),
+            skipped_bytes: damage.skipped_bytes,
+            tape_bytes,
+            started_unix_ns: tape.anchors().first().map(|anchor| anchor.wall_ns),
+            tool: header.tool.clone(),
+            host: header.host.clone(),
+            os: header.os.clone(),
+            clock: clock(header),
+            backend: header.backend.clone(),
+            options: header.options.clone(),
+            error_codes: match header.error_codes {
+                ErrorCodes::Errno => "errno",
+                ErrorCodes::NtStatus => "ntstatus",
+            },
+            notes: header.notes.clone(),
+            losses: tape.losses().iter().map(loss).collect(),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = self.facts().to_string();
+        text.push('\n');
+        text.push_str(&self.mix().to_string());
+        text.push('\n');
+        text.push_str(&self.device_table().to_string());
+        for note in &self.notes {
+            text.push_str(&wrapped("note: ", &fit(note, 1000)));
+        }
+        text
+    }
+
+    fn facts(&self) -> Table {
+        let mut table = Table::default();
+        let mut fact = |name: &str, value: String| table.row_left([name, &fit(&value, 62)]);
+        fact("tape", self.id.clone());
+        fact("recorded by", format!("{} ({})", self.tool, self.backend));
+        let host = self.host.as_deref().unwrap_or("unnamed host");
+        fact(
+            "recorded on",
+            format!("{host}, {}", self.os.as_deref().unwrap_or("unknown system")),
+        );
+        fact(
+            "duration",
+            units::span(Duration::from_nanos(self.duration_ns)),
+        );
+        fact("requests", units::count(self.requests));
+        fact("transferred", units::bytes(self.bytes));
+        fact("size", self.size());
+        fact("lost events", units::count(self.lost_events));
+        fact("unpaired", units::count(self.unpaired));
+        fact("ambiguous", units::count(self.ambiguous));
+        fact("late", units::count(self.late));
+        fact(
+            "complete",
+            if self.complete { "yes" } else { "no" }.to_owned(),
+        );
+        table
+    }
+
+    fn size(&self) -> String {
+        let size = units::bytes(self.tape_bytes);
+        if self.requests == 0 {
+            return size;
+        }
+        let each = self.tape_bytes as f64 / self.requests as f64;
+        format!("{size}, {each:.2} bytes a request")
+    }
+
+    fn mix(&self) -> Table {
+        let mut table = Table::new(["operation", "requests", "share", "bytes", "mean size"]);
+        for op in Op::ALL {
+            let Some(totals) = self.by_op.get(op.name()) else {
+                continue;
+            };
+            table.row([
+                op.name().to_owned(),
+                units::count(totals.requests),
+                units::percent(totals.requests, self.requests),
+                units::bytes(totals.bytes),
+                units::bytes(totals.bytes.checked_div(totals.requests).unwrap_or(0)),
+            ]);
+        }
+        table
+    }
+
+    fn device_table(&self) -> Table {
+        let mut table = Table::new(["device", "layer", "requests", "size", "sector", "reaches"]);
+        for device in &self.devices {
+            let sector = device
+                .logical_sector_bytes
+                .map_or("-".to_owned(), |bytes| units::bytes(u64::from(bytes)));
+            table.row([
+                fit(&device.name, 20),
+                device.layer.clone(),
+                units::count(device.requests),
+                device.size_bytes.map_or("-".to_owned(), units::bytes),
+                sector,
+                units::bytes(device.end_bytes),
+            ]);
+        }
+        table
+    }
+}
+
+/// Bytes that crossed the bus.
+pub fn transferred_bytes(summary: &Summary) -> u64 {
+    let transferring = Op::ALL.into_iter().filter(|op| op.transfers_data());
+    transferring
+        .map(|op| summary.by_op[usize::from(op.number())].bytes)
+        .fold(0, u64::saturating_add)
+}
+
+fn by_op(summary: &Summary) -> BTreeMap<&'static str, OpInfo> {
+    let present = Op::ALL
+        .into_iter()
+        .zip(summary.by_op)
+        .filter(|(_, totals)| totals.requests > 0);
+    present
+        .map(|(op, totals)| {
+            (
+                op.name(),
+                OpInfo {
+                    requests: totals.requests,
+                    bytes: totals.bytes,
+                },
+            )
+        })
+        .collect()
+}
+
+fn devices(devices: &[Device], extents: &[DeviceExtent]) -> Vec<DeviceInfo> {
+    let info = |device: &Device| {
+        let found = extents.iter().find(|extent| extent.device == device.index);
+        let extent = found.copied().unwrap_or_default();
+        DeviceInfo {
+            name: device.name.clone(),
+            layer: device.layer.to_string(),
+            size_bytes: device.size_bytes,
+            logical_sector_bytes: device.logical_sector_bytes,
+            physical_sector_bytes: device.physical_sector_bytes,
+            model: device.model.clone(),
+            rotational: device.rotational,
+            parents: device.parents.clone(),
+            requests: extent.requests,
+            end_bytes: extent.end_bytes,
+            longest_transfer_bytes: extent.longest_transfer_bytes,
+            alignment_bytes: 1u64.checked_shl(extent.alignment_bits.trailing_zeros()),
+        }
+    };
+    devices.iter().map(info).collect()
+}
+
+fn clock(header: &Header) -> ClockInfo {
+    ClockInfo {
+        source: header.clock.source.clone(),
+        resolution_ns: header.clock.resolution_ns,
+    }
+}
+
+fn loss(loss: &Loss) -> LossInfo {
+    LossInfo {
+        from_ns: loss.from_ns,
+        to_ns: loss.to_ns,
+        events: loss.events,
+        reason: loss.reason.to_string(),
+    }
+}

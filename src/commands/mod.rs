@@ -1,0 +1,36 @@
+//! One module a verb: `run(&args)` does the work and says how it ended.
+
+pub mod check;
+pub mod compare;
+pub mod doctor;
+pub mod edit;
+pub mod export;
+pub mod import;
+pub mod info;
+pub mod record;
+pub mod replay;
+
+use std::io::{ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// Prints text. A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::at("cannot write to standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as indented JSON.
+fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&(serde_json::to_string_pretty(value).map_err(Failure::new)? + "\n"))
+}

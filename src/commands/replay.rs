@@ -1,0 +1,185 @@
+//! `iotape replay`: the tape against a target, one run a depth cap.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use iotape_replay::result::{Document, Experiment, Run, Tape};
+use iotape_replay::{
+    EngineChoice, MappingMode, Options, Profile, Progress, Replay, RunOptions, Source, TapeSource,
+    TargetSpec, Timing, WritePolicy,
+};
+
+use crate::cli::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg};
+use crate::commands::info::transferred_bytes;
+use crate::commands::print;
+use crate::exit::{Failure, Outcome};
+use crate::files::{create_private, open_tape};
+use crate::render::progress::ProgressLine;
+use crate::render::{result, units};
+use crate::signals;
+
+pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
+    let tape = open_tape(&args.tape)?;
+    let experiment = Experiment {
+        tape: Tape {
+            id: tape.summary().id.to_string(),
+            path: Some(args.tape.display().to_string()),
+            requests: tape.summary().requests,
+            bytes: transferred_bytes(tape.summary()),
+        },
+        command: std::env::args_os()
+            .map(|arg| arg.to_string_lossy().into_owned())
+            .collect(),
+        seed: args.seed,
+        started: Some(
+            jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
+        ),
+        host: iotape_replay::host(),
+    };
+    // Made first: better to fail now than after minutes of measuring.
+    let output = args
+        .output
+        .as_ref()
+        .map(|path| create_private(path, false))
+        .transpose()?;
+
+    let stop = signals::stop_flag()?;
+    let mut line = ProgressLine::new(args.quiet);
+    let mut show = |progress: &Progress| line.show(&progress_text(progress));
+    let prepared = Replay::prepare(TapeSource::new(tape), options(args), &stop, &mut show);
+    let mut replay = prepared
+        .map_err(Failure::new)
+        .inspect_err(|_| discard(args))?;
+    let runs = run_all(args, &mut replay, &stop, &mut show).inspect_err(|_| discard(args))?;
+    drop(replay);
+    line.clear();
+
+    let valid = runs.iter().all(|run| run.valid);
+    let document = Document::new(experiment, runs);
+    let json = document.to_json().map_err(Failure::new)?;
+    if let Some(mut file) = output {
+        file.write_all(json.as_bytes()).map_err(Failure::new)?;
+    }
+    print(&if args.json {
+        json
+    } else {
+        result::to_text(&document)
+    })?;
+    Ok(Outcome::flawed_if(!valid))
+}
+
+/// Takes back the file that was to hold the result.
+fn discard(args: &ReplayArgs) {
+    if let Some(path) = &args.output {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn options(args: &ReplayArgs) -> Options {
+    let target = match (&args.target, args.engine) {
+        (_, EngineArg::Null) => TargetSpec::Null,
+        (Some(path), _) => TargetSpec::Path(path.clone()),
+        (None, _) => TargetSpec::Scratch { directory: None },
+    };
+    Options {
+        write_policy: write_policy(args.skip_writes, &args.overwrite),
+        mapping: match args.map {
+            Some(MapArg::Wrap) => MappingMode::Wrap,
+            Some(MapArg::Identity) | None => MappingMode::Identity,
+        },
+        engine: match args.engine {
+            EngineArg::Auto | EngineArg::Null => EngineChoice::Auto,
+            EngineArg::Uring => EngineChoice::Uring,
+            EngineArg::Threads => EngineChoice::Threads,
+        },
+        seed: args.seed,
+        ..Options::new(target)
+    }
+}
+
+fn write_policy(skip_writes: bool, overwrite: &[PathBuf]) -> WritePolicy {
+    match (skip_writes, overwrite) {
+        (true, _) => WritePolicy::SkipWrites,
+        (false, []) => WritePolicy::Refuse,
+        (false, targets) => WritePolicy::Overwrite(targets.to_vec()),
+    }
+}
+
+fn profiles(args: &ReplayArgs) -> Vec<Profile> {
+    if let Some(depth) = args.depth {
+        return vec![Profile::depth(depth)];
+    }
+    let asked: &[ProfileArg] = match args.profile.as_slice() {
+        [] => &[ProfileArg::Light, ProfileArg::Heavy],
+        asked => asked,
+    };
+    let profile = |asked: &ProfileArg| match asked {
+        ProfileArg::Light => Profile::light(),
+        ProfileArg::Heavy => Profile::heavy(),
+    };
+    asked.iter().map(profile).collect()
+}
+
+/// The runs that were made; after an interruption those up to it.
+fn run_all<S: Source>(
+    args: &ReplayArgs,
+    replay: &mut Replay<S>,
+    stop: &AtomicBool,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Vec<Run>, Failure> {
+    let TimingArg::Asap = args.timing;
+    let mut runs = Vec::new();
+    for (order, profile) in (0u32..).zip(profiles(args)) {
+        let label = profile
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("depth {}", profile.depth));
+        let options = RunOptions {
+            timing: Timing::Asap,
+            repeat_for: args.duration,
+            warmup: args.warmup.unwrap_or(Duration::ZERO),
+            order,
+            ..RunOptions::new(label, profile)
+        };
+        runs.push(replay.run(&options, stop, show).map_err(Failure::new)?);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(runs)
+}
+
+fn progress_text(progress: &Progress) -> String {
+    match progress {
+        Progress::Filling {
+            done_bytes,
+            total_bytes,
+        } => format!(
+            "filling the scratch file: {} of {}",
+            units::bytes(*done_bytes),
+            units::bytes(*total_bytes)
+        ),
+        Progress::Running {
+            elapsed,
+            requests,
+            bytes,
+            total_requests,
+            warming_up,
+        } => {
+            let seconds = elapsed.as_secs_f64().max(1e-9);
+            let of = total_requests.map(|total| format!(" of {}", units::count(total)));
+            format!(
+                "{}: {}{} requests, {} MB/s{}",
+                units::span(*elapsed),
+                units::count(*requests),
+                of.unwrap_or_default(),
+                units::significant(*bytes as f64 / 1e6 / seconds),
+                if *warming_up { ", warming up" } else { "" }
+            )
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! How things are shown: units, tables, the progress line.
+
+pub mod progress;
+pub mod result;
+pub mod table;
+pub mod text;
+pub mod units;

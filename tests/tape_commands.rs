@@ -1,0 +1,172 @@
+//! import, export, info and check, through the command.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use common::{CSV_HEAD, run, tape_of_rows};
+use serde_json::json;
+
+const ROWS: &str = "\
+1000,sda,read,sync,4096,8192,250000,1000,17,imap,0,0
+2000,sdb,write,sync+fua+preflush,0,4096,,,,,,
+2500,sda,read,meta+readahead,1048576,4096,90000,,17,imap,1,0
+3000,sda,flush,sync,0,0,1500000,,20,jbd2/sda-8,1,0
+5000,sda,discard,,65536,1048576,4000,,,,0,5
+9000,sdb,write_zeroes,nowait,0,65536,,,,,,
+";
+
+fn path(path: &Path) -> &OsStr {
+    path.as_os_str()
+}
+
+fn exported(tape: &Path) -> String {
+    run([
+        OsStr::new("export"),
+        path(tape),
+        OsStr::new("--to"),
+        OsStr::new("csv"),
+    ])
+    .expect(0)
+    .stdout
+}
+
+#[test]
+fn what_was_imported_is_exported_to_the_letter() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", ROWS);
+    assert_eq!(exported(&tape), format!("{CSV_HEAD}{ROWS}"));
+}
+
+#[test]
+fn info_counts_per_operation_and_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", ROWS);
+    let info = run([OsStr::new("info"), path(&tape), OsStr::new("--json")])
+        .expect(0)
+        .json();
+    assert_eq!(info["requests"], 6);
+    assert_eq!(info["bytes"], 8192 + 4096 + 4096);
+    assert_eq!(info["duration_ns"], 8000);
+    let by_op = json!({
+        "read": {"requests": 2, "bytes": 12_288},
+        "write": {"requests": 1, "bytes": 4096},
+        "flush": {"requests": 1, "bytes": 0},
+        "discard": {"requests": 1, "bytes": 1_048_576},
+        "write_zeroes": {"requests": 1, "bytes": 65_536},
+    });
+    assert_eq!(info["by_op"], by_op);
+    assert_eq!(info["devices"][0]["name"], "sda");
+    assert_eq!(info["devices"][0]["requests"], 4);
+    assert_eq!(info["devices"][0]["end_bytes"], 65_536 + 1_048_576);
+    assert_eq!(info["devices"][0]["alignment_bytes"], 4096);
+    assert_eq!(info["devices"][1]["name"], "sdb");
+    assert_eq!(info["lost_events"], 0);
+    assert_eq!(info["complete"], true);
+}
+
+#[test]
+fn the_id_depends_on_the_requests_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = |name: &str, rows: &str| {
+        let tape = tape_of_rows(folder.path(), name, rows);
+        let info = run([OsStr::new("info"), path(&tape), OsStr::new("--json")])
+            .expect(0)
+            .json();
+        info["id"].as_str().unwrap().to_owned()
+    };
+    let first = id("first", ROWS);
+    assert_eq!(first.len(), 32);
+    assert_eq!(first, id("again", ROWS));
+    assert_ne!(first, id("other", &ROWS.replace("8192", "4096")));
+}
+
+#[test]
+fn tables_fit_80_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", ROWS);
+    for args in [vec!["info"], vec!["check"]] {
+        let ended = run(args.iter().map(OsStr::new).chain([path(&tape)])).expect(0);
+        let longest = ended.stdout.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{longest:?}\n{}", ended.stdout);
+    }
+}
+
+#[test]
+fn an_existing_tape_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", ROWS);
+    let before = std::fs::read(&tape).unwrap();
+    let csv = folder.path().join("rows.csv");
+    let ended = run([
+        OsStr::new("import"),
+        path(&csv),
+        OsStr::new("-o"),
+        path(&tape),
+    ])
+    .expect(1);
+    assert!(ended.stderr.contains("exists already"), "{}", ended.stderr);
+    assert_eq!(std::fs::read(&tape).unwrap(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn tapes_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", ROWS);
+    assert_eq!(
+        std::fs::metadata(&tape).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+}
+
+#[test]
+fn a_csv_that_is_none_names_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("bad.csv");
+    std::fs::write(
+        &csv,
+        format!("{CSV_HEAD}1,sda,read,,0,4096,,,,,,\n2,sda,reed,,0,1,,,,,,\n"),
+    )
+    .unwrap();
+    let tape = folder.path().join("bad.iotape");
+    let ended = run([
+        OsStr::new("import"),
+        path(&csv),
+        OsStr::new("-o"),
+        path(&tape),
+    ])
+    .expect(1);
+    assert!(ended.stderr.contains("line 3"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("unknown operation \"reed\""),
+        "{}",
+        ended.stderr
+    );
+    assert!(!tape.exists(), "a failed import leaves no tape");
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    for args in [
+        &["replay"][..],
+        &["frobnicate"],
+        &["info"],
+        &["export", "x", "--to", "tar"],
+    ] {
+        run(args).expect(2);
+    }
+    for verb in [
+        "record", "info", "export", "import", "check", "replay", "compare", "doctor",
+    ] {
+        let help = run([verb, "--help"]).expect(0);
+        assert!(help.stdout.contains("Exit status"), "{verb}");
+    }
+}
