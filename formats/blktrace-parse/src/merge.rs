@@ -12,8 +12,14 @@ use thiserror::Error;
 
 use crate::decode::Found;
 use crate::error::Error;
-use crate::read::{NextNumber, Reader};
+use crate::read::{Peeked, Reader};
 use crate::record::Record;
+
+/// How many notes are skipped to find the next number.
+const MAX_NOTES: usize = 16;
+
+/// A record this far ahead of both its neighbours in its file has a damaged time.
+const FAR_NS: u64 = 3600 * 1_000_000_000;
 
 /// What went wrong, and in which of the merged files.
 #[derive(Debug, Error)]
@@ -45,9 +51,7 @@ pub enum Continuation {
 /// A file that is not in order of time itself is passed on as it is; what comes late is counted.
 #[derive(Debug)]
 pub struct Merged<R> {
-    readers: Vec<Reader<R>>,
-    /// The next record of each file, while it has one.
-    heads: Vec<Option<Found>>,
+    files: Vec<File<R>>,
     /// The files that have a next record, but for the current one.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// The file whose head was given out last.
@@ -58,6 +62,25 @@ pub struct Merged<R> {
     late: u64,
 }
 
+#[derive(Debug)]
+struct File<R> {
+    reader: Reader<R>,
+    /// The next record, while there is one.
+    head: Option<Found>,
+    /// A time behind this is looked at twice.
+    far_ns: u64,
+    damaged_times: u64,
+}
+
+impl SourceError {
+    fn of(source_index: usize, error: Error) -> SourceError {
+        SourceError {
+            source_index,
+            error,
+        }
+    }
+}
+
 impl<R: Read> Merged<R> {
     /// Merges these files. Reads the first record of each.
     ///
@@ -66,15 +89,14 @@ impl<R: Read> Merged<R> {
     /// When a file cannot be read, or is not blktrace's.
     pub fn new(readers: Vec<Reader<R>>) -> Result<Merged<R>, SourceError> {
         let mut merged = Merged {
-            heads: vec![None; readers.len()],
             waiting: BinaryHeap::with_capacity(readers.len()),
-            readers,
+            files: readers.into_iter().map(File::new).collect(),
             current: None,
             prepared: None,
             last_ns: 0,
             late: 0,
         };
-        for index in 0..merged.readers.len() {
+        for index in 0..merged.files.len() {
             if let Some(time_ns) = merged.advance(index)? {
                 merged.waiting.push(Reverse((time_ns, index)));
             }
@@ -83,8 +105,16 @@ impl<R: Read> Merged<R> {
     }
 
     /// The files, in the order they were given.
-    pub fn readers(&self) -> &[Reader<R>] {
-        &self.readers
+    pub fn readers(&self) -> impl Iterator<Item = &Reader<R>> {
+        self.files.iter().map(|file| &file.reader)
+    }
+
+    /// Records of a file that were left out, because they are more than an hour ahead of both
+    /// their neighbours: held until their time, they would hold up all others of the file.
+    pub fn damaged_times(&self, source_index: usize) -> u64 {
+        self.files
+            .get(source_index)
+            .map_or(0, |file| file.damaged_times)
     }
 
     /// How many records were older than the one before them.
@@ -102,10 +132,11 @@ impl<R: Read> Merged<R> {
         let Some(index) = self.next_source()? else {
             return Ok(None);
         };
-        let record = match (self.readers.get(index), self.heads.get(index)) {
-            (Some(reader), Some(Some(found))) => reader.record(found),
-            _ => return Ok(None),
+        let file = self.files.get(index);
+        let Some((file, found)) = file.and_then(|file| Some((file, file.head.as_ref()?))) else {
+            return Ok(None);
         };
+        let record = file.reader.record(found);
         if record.time_ns < self.last_ns {
             self.late += 1;
         }
@@ -151,37 +182,37 @@ impl<R: Read> Merged<R> {
         cpu: u32,
         sequence: u32,
     ) -> Result<Continuation, SourceError> {
-        let Some(reader) = self.readers.get_mut(index) else {
+        let Some(File { reader, head, .. }) = self.files.get_mut(index) else {
             return Ok(Continuation::Whole);
         };
-        let at_end = !matches!(self.heads.get(index), Some(Some(_)));
-        if at_end {
+        if head.is_none() {
             return Ok(if reader.is_torn() {
                 Continuation::Torn
             } else {
                 Continuation::Whole
             });
         }
-        let next = reader.peek_number().map_err(|error| SourceError {
-            source_index: index,
-            error,
-        })?;
-        let is_gap = match next {
-            NextNumber::Of(next_cpu, next) => cpu == next_cpu && is_gap(sequence, next),
-            NextNumber::None => false,
-            NextNumber::Damaged => true,
-        };
-        Ok(if is_gap {
-            Continuation::Gap
-        } else {
-            Continuation::Whole
-        })
+        let mut ahead = 0;
+        for _ in 0..MAX_NOTES {
+            match reader
+                .peek(ahead)
+                .map_err(|error| SourceError::of(index, error))?
+            {
+                Peeked::Head(head, next) if head.action.is_note() => ahead = next,
+                Peeked::Head(head, _) if head.cpu != cpu || !is_gap(sequence, head.sequence) => {
+                    break;
+                }
+                Peeked::Head(..) | Peeked::Damaged => return Ok(Continuation::Gap),
+                Peeked::End => break,
+            }
+        }
+        Ok(Continuation::Whole)
     }
 
     /// CPU and number of the file's next record, and whether it is a note.
     #[inline]
     fn number_of_head(&self, index: usize) -> Option<(u32, u32, bool)> {
-        let head = self.heads.get(index)?.as_ref()?.head;
+        let head = self.files.get(index)?.head.as_ref()?.head;
         Some((head.cpu, head.sequence, head.action.is_note()))
     }
 
@@ -227,15 +258,47 @@ impl<R: Read> Merged<R> {
     /// Goes on to a file's next record and tells its time.
     #[inline]
     fn advance(&mut self, index: usize) -> Result<Option<u64>, SourceError> {
-        let (Some(reader), Some(head)) = (self.readers.get_mut(index), self.heads.get_mut(index))
-        else {
+        let Some(file) = self.files.get_mut(index) else {
             return Ok(None);
         };
-        *head = reader.advance().map_err(|error| SourceError {
-            source_index: index,
-            error,
-        })?;
-        Ok(head.as_ref().map(|found| found.head.time_ns))
+        file.advance()
+            .map_err(|error| SourceError::of(index, error))
+    }
+}
+
+impl<R: Read> File<R> {
+    fn new(reader: Reader<R>) -> File<R> {
+        File {
+            reader,
+            head: None,
+            far_ns: 0,
+            damaged_times: 0,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<Option<u64>, Error> {
+        loop {
+            self.head = self.reader.advance()?;
+            let Some(time_ns) = self.head.as_ref().map(|found| found.head.time_ns) else {
+                return Ok(None);
+            };
+            if time_ns > self.far_ns && self.is_far_ahead(time_ns)? {
+                self.damaged_times += 1;
+                continue;
+            }
+            self.far_ns = time_ns.saturating_add(FAR_NS);
+            return Ok(Some(time_ns));
+        }
+    }
+
+    /// Whether the record behind the head is much older.
+    #[cold]
+    fn is_far_ahead(&mut self, time_ns: u64) -> Result<bool, Error> {
+        Ok(match self.reader.peek(0)? {
+            Peeked::Head(next, _) => next.time_ns.saturating_add(FAR_NS) < time_ns,
+            Peeked::End | Peeked::Damaged => false,
+        })
     }
 }
 

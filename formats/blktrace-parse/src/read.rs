@@ -13,15 +13,12 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// The least that is worth a call to the system.
 const MIN_BUFFER_BYTES: usize = 4096;
 
-/// How many notes are skipped to find the next number.
-const PEEK_NOTES: usize = 16;
-
-/// What [`Reader::peek_number`] finds.
-pub(crate) enum NextNumber {
-    /// An event of this CPU with this number.
-    Of(u32, u32),
-    /// The end, or too many notes.
-    None,
+/// What [`Reader::peek`] finds.
+pub(crate) enum Peeked {
+    /// A header, and how far the one behind it is ahead.
+    Head(Head, usize),
+    /// The end of the file.
+    End,
     /// Bytes that are no record.
     Damaged,
 }
@@ -124,30 +121,22 @@ impl<R: Read> Reader<R> {
         damage.truncated.is_some() || damage.zero_tail.is_some()
     }
 
-    /// CPU and number of the next event, without going on to it.
-    pub(crate) fn peek_number(&mut self) -> Result<NextNumber, Error> {
+    /// The header that stands `ahead` bytes behind the record that was found last, without going
+    /// on to it.
+    pub(crate) fn peek(&mut self, ahead: usize) -> Result<Peeked, Error> {
         let Some(format) = self.decoder.format() else {
-            return Ok(NextNumber::None);
+            return Ok(Peeked::End);
         };
         let header = format.header_bytes();
-        let mut ahead = 0;
-        for _ in 0..PEEK_NOTES {
-            self.fill(ahead + header)?;
-            let input = self.buffer.get(self.start + ahead..self.end);
-            let input = input.unwrap_or_default();
-            if input.is_empty() {
-                return Ok(NextNumber::None);
-            }
-            let head = Head::decode(format, input);
-            let Some(head) = head.filter(|_| input.starts_with(&format.magic())) else {
-                return Ok(NextNumber::Damaged);
-            };
-            if !head.action.is_note() {
-                return Ok(NextNumber::Of(head.cpu, head.sequence));
-            }
-            ahead += header + usize::from(head.pdu_len);
-        }
-        Ok(NextNumber::None)
+        self.fill(ahead + header)?;
+        let input = self.buffer.get(self.start + ahead..self.end);
+        let input = input.unwrap_or_default();
+        let head = Head::decode(format, input);
+        Ok(match head.filter(|_| input.starts_with(&format.magic())) {
+            Some(head) => Peeked::Head(head, ahead + header + usize::from(head.pdu_len)),
+            None if input.is_empty() => Peeked::End,
+            None => Peeked::Damaged,
+        })
     }
 
     /// Reads until `wanted` bytes are there for the decoder, or the source ends. Keeps the record

@@ -213,3 +213,36 @@ fn a_torn_end_is_told() {
     assert_eq!(continuations(&[cut], 0), [(0, 1, Torn)]);
     assert_eq!(continuations(&[killed], 0), [(0, 1, Whole), (0, 2, Torn)]);
 }
+
+#[test]
+fn a_time_far_ahead_of_its_neighbours_holds_nobody_up() {
+    let hour = 3_600_000_000_000;
+    let mut first = numbered(0, 0, &[1, 2, 3]);
+    first[1].time_ns |= 1 << 60;
+    let mut second = numbered(1, 1, &[1, 2]);
+    second[0].time_ns += 2 * hour; // idle for long: all that follows is later
+    second[1].time_ns += 2 * hour;
+    let files = [file(V7, &first), file(V7, &second)];
+    let readers = files
+        .iter()
+        .map(|bytes| Reader::new(bytes.as_slice()))
+        .collect();
+    let mut merged = Merged::new(readers).unwrap();
+    let mut order = Vec::new();
+    while let Some((index, record)) = merged.next_record().unwrap() {
+        order.push((index, record.sequence));
+    }
+    assert_eq!(order, [(0, 1), (0, 3), (1, 1), (1, 2)]);
+    assert_eq!((merged.damaged_times(0), merged.damaged_times(1)), (1, 0));
+    assert_eq!(merged.late(), 0);
+    // The record that was left out is missing like a lost one.
+    assert_eq!(continuations(&files[..1], 0), [(0, 1, Gap), (0, 3, Whole)]);
+}
+
+#[test]
+fn a_first_time_far_ahead_is_left_out_too() {
+    let mut records = numbered(0, 0, &[1, 2, 3]);
+    records[0].time_ns |= 1 << 60;
+    let (order, _) = merge(&[file(V7, &records)]);
+    assert_eq!(order, [(0, 1_000_000), (0, 2_000_000)]);
+}

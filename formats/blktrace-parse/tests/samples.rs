@@ -58,12 +58,7 @@ fn issued(names: &[&str]) -> Option<Totals> {
         }
     }
     assert_eq!(merged.late(), 0);
-    assert!(
-        merged
-            .readers()
-            .iter()
-            .all(|reader| reader.damage().is_none())
-    );
+    assert!(merged.readers().all(|reader| reader.damage().is_none()));
     Some(totals)
 }
 
