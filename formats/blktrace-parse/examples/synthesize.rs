@@ -153,7 +153,7 @@ impl Load {
                 time_ns,
                 cpu,
                 Kind::Complete,
-                Categories::COMPLETE,
+                Categories::COMPLETE | Categories::FS,
             ))?;
         }
         let request = Request {
