@@ -110,7 +110,7 @@ pub fn parse_rwbs(text: &[u8], length_bytes: u64) -> Option<(Op, Flags)> {
 }
 
 /// PREFLUSH asks for a flush before the data: without data, the flush is all there is.
-fn empty_preflush_as_flush(op: Op, flags: Flags, length_bytes: u64) -> (Op, Flags) {
+pub(crate) fn empty_preflush_as_flush(op: Op, flags: Flags, length_bytes: u64) -> (Op, Flags) {
     if op != Op::Flush && !(flags.contains(Flags::PREFLUSH) && length_bytes == 0) {
         return (op, flags);
     }

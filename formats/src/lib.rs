@@ -16,6 +16,7 @@ pub mod csv;
 pub mod edit;
 pub mod event;
 pub mod export;
+pub mod import;
 pub mod order;
 pub mod pairing;
 pub mod request;

@@ -152,6 +152,18 @@ impl Pairing {
         }
     }
 
+    /// Adds a device that turned up at `now_ns`; its index is the next one.
+    pub fn add_device(&mut self, rules: DeviceRules, now_ns: u64) {
+        self.flush_doubt_until_ns.push(match rules.busy_at_start {
+            true => now_ns.saturating_add(FLUSH_DOUBT_NS),
+            false => now_ns,
+        });
+        self.flush_balance.push(FlushBalance::default());
+        self.open.add_device();
+        self.waiting.add_device();
+        self.devices.push(rules);
+    }
+
     /// Takes the next event. Events of devices that are not known are left out.
     pub fn event(&mut self, event: Event) {
         match self

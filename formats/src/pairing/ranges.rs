@@ -187,6 +187,10 @@ impl<T> Ranges<T> {
         }
     }
 
+    pub fn add_device(&mut self) {
+        self.lanes.push(Default::default());
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

@@ -1,0 +1,6 @@
+//! Other tools' files into tapes.
+//!
+//! An importer reads a file front to back and writes the tape while it reads, in bounded memory.
+//! What the file does not have is absent in the tape; what cannot be understood is counted.
+
+pub mod blktrace;
