@@ -148,5 +148,6 @@ fn rules(layer: Layer) -> DeviceRules {
         layer,
         scattered_discards: true,
         busy_at_start: true,
+        single_queue: false,
     }
 }
