@@ -154,6 +154,31 @@ fn a_csv_that_is_none_names_the_place() {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", &ROWS.repeat(20_000));
+    for verb in [
+        "export --to csv",
+        "export --to jsonl",
+        "export --to fio",
+        "info",
+    ] {
+        let (verb, rest) = verb.split_once(' ').unwrap_or((verb, ""));
+        let program = env!("CARGO_BIN_EXE_iotape");
+        let line = format!(
+            "set -o pipefail; {program} {verb} {} {rest} | true",
+            tape.display()
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &line])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("error"), "{verb}: {said}");
+    }
+}
+
+#[test]
 fn wrong_usage_exits_with_2() {
     for args in [
         &["replay"][..],

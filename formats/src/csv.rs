@@ -94,7 +94,7 @@ impl<W: Write> CsvWriter<W> {
     /// Writes the line of column names.
     pub fn new(sink: W) -> io::Result<Self> {
         let mut inner = ::csv::Writer::from_writer(sink);
-        inner.write_record(COLUMNS)?;
+        inner.write_record(COLUMNS).map_err(plain)?;
         Ok(CsvWriter {
             inner,
             field: Vec::with_capacity(32),
@@ -104,42 +104,49 @@ impl<W: Write> CsvWriter<W> {
     /// Writes one row; `device` is the name of the request's device.
     pub fn write(&mut self, request: &Request, device: &str) -> io::Result<()> {
         self.number(Some(request.time_ns))?;
-        self.inner.write_field(device)?;
-        self.inner.write_field(request.op.name())?;
+        self.text(device)?;
+        self.text(request.op.name())?;
         self.display(request.flags)?;
         self.number(Some(request.offset_bytes))?;
         self.number(Some(request.length_bytes))?;
         self.number(request.latency_ns)?;
         self.number(request.queue_ns)?;
         self.number(request.process.as_ref().map(|process| process.pid))?;
-        self.inner.write_field(
-            request
-                .process
-                .as_ref()
-                .map_or("", |process| &*process.name),
-        )?;
+        let process = request.process.as_ref();
+        self.text(process.map_or("", |process| &*process.name))?;
         self.number(request.cpu)?;
         self.number(request.error)?;
-        self.inner.write_record(None::<&[u8]>)?;
-        Ok(())
+        self.inner.write_record(None::<&[u8]>).map_err(plain)
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        self.inner.write_field(text).map_err(plain)
     }
 
     fn number<N: std::fmt::Display>(&mut self, number: Option<N>) -> io::Result<()> {
         match number {
             Some(number) => self.display(number),
-            None => Ok(self.inner.write_field("")?),
+            None => self.text(""),
         }
     }
 
     fn display(&mut self, value: impl std::fmt::Display) -> io::Result<()> {
         self.field.clear();
         write!(self.field, "{value}")?;
-        Ok(self.inner.write_field(&self.field)?)
+        self.inner.write_field(&self.field).map_err(plain)
     }
 
     /// Writes out what is buffered.
     pub fn finish(mut self) -> io::Result<()> {
         self.inner.flush()
+    }
+}
+
+/// The error of the sink itself, so that its kind is not lost.
+fn plain(error: ::csv::Error) -> io::Error {
+    match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => error,
+        kind => io::Error::other(format!("{kind:?}")),
     }
 }
 
