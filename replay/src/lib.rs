@@ -12,6 +12,7 @@
 
 pub mod result;
 
+mod doctor;
 mod error;
 mod options;
 mod source;
@@ -45,6 +46,7 @@ mod tokens;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 
+pub use doctor::{Finding, doctor};
 pub use error::ReplayError;
 pub use options::{
     EngineChoice, MappingMode, Options, Profile, Progress, RunOptions, TargetSpec, Timing,

@@ -30,7 +30,10 @@ pub fn run(args: &DoctorArgs) -> Result<Outcome, Failure> {
             .into_iter()
             .map(Finding::from)
             .collect(),
-        replay: Vec::new(),
+        replay: iotape_replay::doctor()
+            .into_iter()
+            .map(Finding::from)
+            .collect(),
     };
     if args.json {
         print_json(&diagnosis)?;
@@ -51,6 +54,17 @@ impl From<iotape_capture::Finding> for Finding {
                 Status::Missing => "missing",
                 Status::Unknown => "unknown",
             },
+            detail: finding.detail,
+            remedy: finding.remedy,
+        }
+    }
+}
+
+impl From<iotape_replay::Finding> for Finding {
+    fn from(finding: iotape_replay::Finding) -> Finding {
+        Finding {
+            subject: finding.subject.to_owned(),
+            status: if finding.ready { "ready" } else { "limited" },
             detail: finding.detail,
             remedy: finding.remedy,
         }

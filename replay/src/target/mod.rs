@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use crate::result;
 
+pub use facts::filesystem;
 pub use open::{Access, open};
-pub use scratch::{ScratchNeeds, make_scratch};
+pub use scratch::{ScratchNeeds, default_directory, make_scratch};
 
 /// An open target.
 #[derive(Debug)]

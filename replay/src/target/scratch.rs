@@ -84,7 +84,7 @@ fn smallest(needs: ScratchNeeds) -> u64 {
 }
 
 /// `TMPDIR` if set; else `/tmp`, or `/var/tmp` if only that is on a device.
-fn default_directory() -> PathBuf {
+pub fn default_directory() -> PathBuf {
     if let Some(named) = std::env::var_os("TMPDIR").filter(|name| !name.is_empty()) {
         return PathBuf::from(named);
     }
