@@ -126,32 +126,43 @@ pub enum ExportFormat {
     FioV2,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum FormatArg {
-    /// One request a line, columns named in the first.
-    Csv,
-}
-
-/// Make a tape of another tool's file.
+/// Make a tape of another tool's files.
+///
+/// Reads this project's CSV and the per-CPU files of blktrace.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
-    "Example:\n  iotape import mail.csv -o mail.iotape\n\n", EXIT_STATUS
+    "Examples:\n",
+    "  iotape import mail.csv -o mail.iotape\n",
+    "  iotape import sda.blktrace.0 sda.blktrace.1 -o sda.iotape\n",
+    "  iotape import sda -o sda.iotape          (sda.blktrace.0, .1 and so on)\n\n",
+    EXIT_STATUS
 ]))]
 pub struct ImportArgs {
-    /// The file; - reads standard input.
-    pub file: PathBuf,
+    /// The files; - reads a CSV from standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
     /// The tape to write; must not exist yet.
     #[arg(short, long, value_name = "TAPE")]
     pub output: PathBuf,
-    /// Format of the file.
-    #[arg(long, value_enum, default_value = "csv")]
-    pub from: FormatArg,
-    /// Layer at which the file's requests were seen: a CSV does not say.
-    #[arg(long, value_enum, default_value = "device")]
-    pub layer: LayerArg,
+    /// Format of the files; found by their content when left out.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub from: ImportFormat,
+    /// Layer at which requests were seen (CSV), or are to be seen (blktrace).
+    #[arg(long, value_enum)]
+    pub layer: Option<LayerArg>,
     /// Replace an existing tape.
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ImportFormat {
+    /// Found by content.
+    Auto,
+    /// This project's CSV.
+    Csv,
+    /// The per-CPU files of blktrace.
+    Blktrace,
 }
 
 /// Read a whole tape and verify every record.

@@ -1,135 +1,117 @@
-//! `iotape import`: another tool's file into a tape.
+//! `iotape import`: another tool's files into a tape.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
-use std::path::Path;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
 
-use iotape_formats::csv::CsvReader;
-use iotape_formats::sort::TimeSorter;
-use iotape_formats::tape::{Counters, Device, Header, Layer, Level, Summary, TapeWriter};
-use iotape_formats::{DeviceIndex, Request};
+use iotape_formats::import::{blktrace, csv};
+use iotape_formats::tape::{Layer, Level, Summary};
 
-use crate::cli::{FormatArg, ImportArgs};
+use crate::cli::{ImportArgs, ImportFormat};
 use crate::commands::print;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, warn};
 use crate::files::create_private;
 use crate::render::progress::ProgressLine;
 use crate::render::units;
 
-/// How far apart requests may stand in the file and still be put in order.
-const WINDOW_NS: u64 = 1_000_000_000;
-/// Most requests that wait for their order.
-const WINDOW_REQUESTS: usize = 1 << 18;
-/// Requests between two looks at the progress line.
-const PROGRESS_EVERY: u64 = 1 << 17;
+const TOOL: &str = concat!("iotape ", env!("CARGO_PKG_VERSION"));
 
 pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
-    let FormatArg::Csv = args.from;
-    let source: Box<dyn Read> = if args.file == Path::new("-") {
-        Box::new(std::io::stdin().lock())
-    } else {
-        Box::new(File::open(&args.file).map_err(|e| Failure::at(args.file.display(), e))?)
+    let format = match args.from {
+        ImportFormat::Auto => detect(&args.files[0])?,
+        named => named,
     };
-    let rows = CsvReader::new(BufReader::with_capacity(1 << 18, source))
-        .map_err(|e| Failure::at(args.file.display(), e))?;
-    let tape = create_private(&args.output, args.force)?;
-    let summary = write_tape(rows, tape, args).inspect_err(|_| {
-        let _ = std::fs::remove_file(&args.output);
-    })?;
+    let summary = match format {
+        ImportFormat::Blktrace => import_blktrace(args),
+        ImportFormat::Csv | ImportFormat::Auto => import_csv(args),
+    }?;
+    let counters = &summary.counters;
     print(&format!(
-        "{}: {} requests, {} out of order\n",
+        "{}: {} requests, {} unpaired, {} out of order, {} events lost\n",
         args.output.display(),
         units::count(summary.requests),
-        units::count(summary.counters.late),
+        units::count(counters.unpaired()),
+        units::count(counters.late),
+        units::count(counters.lost_events),
     ))?;
-    Ok(Outcome::Done)
+    Ok(Outcome::flawed_if(counters.lost_events > 0))
 }
 
-fn write_tape(
-    mut rows: CsvReader<impl Read>,
-    tape: impl Write,
-    args: &ImportArgs,
-) -> Result<Summary, Failure> {
-    let writer = TapeWriter::create(tape, &header(args), &[], Level::Live);
-    let mut import = Import {
-        writer: writer.map_err(|e| Failure::at(args.output.display(), e))?,
-        devices: 0,
-        layer: args.layer.into(),
-        output: &args.output,
+/// A file that begins with a blktrace magic of either byte order is that; a name without a file
+/// may be that of a blktrace set; all else is read as CSV, whose reader says what it misses.
+fn detect(path: &Path) -> Result<ImportFormat, Failure> {
+    const MAGIC: [u8; 3] = [0x65, 0x61, 0x74];
+    if path == Path::new("-") {
+        return Ok(ImportFormat::Csv);
+    }
+    let Ok(file) = File::open(path) else {
+        return Ok(ImportFormat::Blktrace);
     };
-    let mut sorter = TimeSorter::new(WINDOW_NS, WINDOW_REQUESTS);
+    let mut start = Vec::new();
+    file.take(4)
+        .read_to_end(&mut start)
+        .map_err(|e| Failure::at(path.display(), e))?;
+    let reversed: Vec<u8> = start.iter().rev().copied().collect();
+    let is_blktrace = start.starts_with(&MAGIC) || reversed.starts_with(&MAGIC);
+    Ok(if is_blktrace {
+        ImportFormat::Blktrace
+    } else {
+        ImportFormat::Csv
+    })
+}
+
+fn import_csv(args: &ImportArgs) -> Result<Summary, Failure> {
+    let [path] = args.files.as_slice() else {
+        return Err(Failure::usage("a CSV is one file; name one"));
+    };
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(|e| Failure::at(path.display(), e))?)
+    };
+    let options = csv::Options {
+        tool: TOOL.to_owned(),
+        layer: args.layer.map_or(Layer::Device, Layer::from),
+        level: Level::Live,
+    };
+    let source = BufReader::with_capacity(1 << 18, source);
     let mut line = ProgressLine::new(false);
-    let mut read = 0u64;
-    while let Some(request) = rows
-        .next_request()
-        .map_err(|e| Failure::at(args.file.display(), e))?
-    {
-        import.name_devices(rows.devices())?;
-        sorter.push(request);
-        while let Some(request) = sorter.pop() {
-            import.push(&request)?;
-        }
-        read += 1;
-        if read.is_multiple_of(PROGRESS_EVERY) {
-            line.show(&format!("{} requests", units::count(read)));
-        }
-    }
-    while let Some(request) = sorter.leave() {
-        import.push(&request)?;
-    }
-    import.writer.count(&Counters {
-        late: sorter.late(),
-        ..Counters::default()
-    });
-    let finished = import.writer.finish();
-    finished
+    let mut show = |read| line.show(&format!("{} requests", units::count(read)));
+    let tape = create_private(&args.output, args.force)?;
+    let imported = csv::import(source, &options, tape, &mut show);
+    imported
         .map(|(_, summary)| summary)
-        .map_err(|e| Failure::at(args.output.display(), e))
+        .map_err(|e| given_up(args, Failure::at(path.display(), e)))
 }
 
-fn header(args: &ImportArgs) -> Header {
-    Header {
-        tool: concat!("iotape ", env!("CARGO_PKG_VERSION")).to_owned(),
-        backend: "import:csv".to_owned(),
-        notes: vec![format!(
-            "imported from CSV, which does not say at which layer its requests were seen, nor its \
-             clock and the devices' sizes; the layer was given as {}",
-            Layer::from(args.layer)
-        )],
-        ..Header::default()
+fn import_blktrace(args: &ImportArgs) -> Result<Summary, Failure> {
+    let files: &[PathBuf] = &args.files;
+    let sources = blktrace::open_files(files).map_err(Failure::new)?;
+    let options = blktrace::Options {
+        tool: TOOL.to_owned(),
+        layer: args.layer.map(Layer::from),
+        level: Level::Live,
+    };
+    let mut line = ProgressLine::new(false);
+    let mut show = |progress: &blktrace::Progress| {
+        line.show(&format!(
+            "{} read, {} requests",
+            units::bytes(progress.bytes),
+            units::count(progress.requests)
+        ));
+    };
+    let tape = create_private(&args.output, args.force)?;
+    let (_, report) = blktrace::import(sources, &options, tape, &mut show)
+        .map_err(|error| given_up(args, Failure::new(error)))?;
+    line.clear();
+    for warning in report.warnings() {
+        warn(warning);
     }
+    Ok(report.summary)
 }
 
-/// A tape that is being made of requests from elsewhere.
-struct Import<'a, W: Write> {
-    writer: TapeWriter<W>,
-    devices: usize,
-    layer: Layer,
-    output: &'a Path,
-}
-
-impl<W: Write> Import<'_, W> {
-    fn name_devices(&mut self, names: &[String]) -> Result<(), Failure> {
-        while let Some(name) = names.get(self.devices) {
-            // The reader refuses more devices than fit an index.
-            let index = DeviceIndex(self.devices as u16);
-            let device = Device {
-                index,
-                name: name.clone(),
-                layer: self.layer,
-                ..Device::default()
-            };
-            self.writer
-                .device(&device)
-                .map_err(|e| Failure::at(self.output.display(), e))?;
-            self.devices += 1;
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, request: &Request) -> Result<(), Failure> {
-        self.writer
-            .push(request)
-            .map_err(|e| Failure::at(self.output.display(), e))
-    }
+/// Takes back the tape that was to be.
+fn given_up(args: &ImportArgs, failure: Failure) -> Failure {
+    let _ = std::fs::remove_file(&args.output);
+    failure
 }

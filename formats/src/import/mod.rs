@@ -4,3 +4,4 @@
 //! What the file does not have is absent in the tape; what cannot be understood is counted.
 
 pub mod blktrace;
+pub mod csv;
