@@ -8,7 +8,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use workers::Medium;
+pub use workers::{Medium, Unsplit};
 
 use std::io;
 use std::time::Duration;

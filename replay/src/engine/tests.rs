@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::null::NullEngine;
 use super::threads::ThreadsEngine;
 use super::uring::UringEngine;
-use super::{Action, Completion, Engine, Io, Medium};
+use super::{Action, Completion, Engine, Io, Medium, Unsplit};
 use crate::sys::{Buffers, RingError, RingOptions};
 use crate::testing::LoopDevice;
 
@@ -24,6 +24,7 @@ fn medium(file: File, block_device: bool) -> Medium {
         file: Arc::new(OwnedFd::from(file)),
         buffers: Arc::new(buffers),
         block_device,
+        unsplit: Unsplit::ANY,
     }
 }
 

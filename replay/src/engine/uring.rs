@@ -48,6 +48,7 @@ impl UringEngine {
         let entries = depth.saturating_mul(2).saturating_add(2);
         let file = Arc::clone(&medium.file);
         let mut ring = Ring::new(entries, file, Arc::clone(&medium.buffers), options)?;
+        ring.allow_blocking(depth);
         let notes = ring.take_notes();
         let flush_errors = vec![0; usize::try_from(depth).unwrap_or(0)];
         Ok(UringEngine {
@@ -64,12 +65,14 @@ impl UringEngine {
 
     fn push(&mut self, slot: u32, io: &Io) -> bool {
         let tag = u64::from(slot);
+        let transfer_may_block = io.length > self.medium.unsplit.transfer_bytes;
         match io.action {
             Action::Read => {
                 let Ok(length) = u32::try_from(io.length) else {
                     return false;
                 };
-                self.ring.read(slot, length, io.offset, tag)
+                self.ring
+                    .read(slot, length, io.offset, transfer_may_block, tag)
             }
             Action::Write => {
                 let Ok(length) = u32::try_from(io.length) else {
@@ -80,6 +83,7 @@ impl UringEngine {
                     length,
                     offset: io.offset,
                     durable: io.fua,
+                    may_block: transfer_may_block,
                 };
                 if io.preflush {
                     self.ring.flush_and_write(&write, tag | LINKED_FLUSH, tag)
@@ -92,7 +96,12 @@ impl UringEngine {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 self.ring.allocate(mode, io.offset, io.length, tag)
             }
-            Action::Discard if self.ring.discards() => self.ring.discard(io.offset, io.length, tag),
+            Action::Discard if self.ring.discards() => self.ring.discard(
+                io.offset,
+                io.length,
+                io.length > self.medium.unsplit.discard_bytes,
+                tag,
+            ),
             Action::Discard => self.discard_aside(slot, io),
             Action::WriteZeroes => {
                 let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;

@@ -23,6 +23,25 @@ pub struct Medium {
     pub buffers: Arc<Buffers>,
     /// Whether the target is a block device, which discards otherwise than a file.
     pub block_device: bool,
+    /// Longest requests that the kernel passes on to the device whole.
+    pub unsplit: Unsplit,
+}
+
+/// Longest requests that the kernel does not split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsplit {
+    /// Reads and writes.
+    pub transfer_bytes: u64,
+    /// Discards.
+    pub discard_bytes: u64,
+}
+
+impl Unsplit {
+    /// No limit known.
+    pub const ANY: Unsplit = Unsplit {
+        transfer_bytes: u64::MAX,
+        discard_bytes: u64::MAX,
+    };
 }
 
 /// A pool of threads, and the operations that they have done.

@@ -119,6 +119,7 @@ impl<S: Source> Replay<S> {
             file: Arc::clone(&target.file),
             buffers: Arc::new(self.buffers(depth)?),
             block_device: target.block_device,
+            unsplit: target.unsplit,
         };
         let mut notes = Vec::new();
         if self.options.engine != EngineChoice::Threads {

@@ -23,7 +23,7 @@ use crate::target::Target;
 pub struct Circumstances<'a> {
     pub options: &'a RunOptions,
     pub engine: &'static str,
-    /// Of the process, the engine's set-up included.
+    /// Of the process.
     pub cpu: CpuTime,
     /// Of the thread that submitted.
     pub submitter_cpu: CpuTime,

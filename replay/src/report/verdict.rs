@@ -62,7 +62,7 @@ fn of_the_tool(run: &Run, reasons: &mut Vec<String>) {
             run.tool.submitter_busy_share * 100.0
         ));
     }
-    if run.tool.starved_share > STARVED {
+    if circumstances.target.is_some() && run.tool.starved_share > STARVED {
         reasons.push(format!(
             "limited by the decoding of the tape: {:.1} % of the time a request was due and none was decoded",
             run.tool.starved_share * 100.0
@@ -120,6 +120,12 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
     }
     if let Some(target) = circumstances.target {
         notes.extend(target.notes.iter().cloned());
+        if let Some(room) = target.queue_requests.filter(|&room| room < run.depth_cap) {
+            notes.push(format!(
+                "the device's queue holds {room} requests, fewer than the depth of {}: the rest waits in the kernel",
+                run.depth_cap
+            ));
+        }
         if !target.zeroes && count(&circumstances.summary.by_op, Op::WriteZeroes) > 0 {
             notes.push(
                 "the target has no write-zeroes: the kernel writes zeroes instead".to_owned(),

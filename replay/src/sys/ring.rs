@@ -10,7 +10,7 @@ use std::sync::Arc;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use thiserror::Error;
 
-use super::memory::Buffers;
+use super::memory::{Buffers, Piece};
 
 /// Set in the tags of [`Ring::tick`] and [`Ring::watch`], which touch no buffer; clear in those of
 /// all other operations.
@@ -65,6 +65,8 @@ pub struct Write {
     pub offset: u64,
     /// Whether it is durable on completion.
     pub durable: bool,
+    /// Whether submitting it may block, see [`Ring::read`].
+    pub may_block: bool,
 }
 
 /// See the module.
@@ -117,6 +119,13 @@ impl Ring {
         Ok(ring)
     }
 
+    /// Lets as many operations block at once, in threads of the kernel: flushes, and what
+    /// [`Ring::read`] sends there. Since 5.15; else there are four for each processor.
+    pub fn allow_blocking(&self, threads: u32) {
+        let mut limits = [threads, 0];
+        let _ = self.ring.submitter().register_iowq_max_workers(&mut limits);
+    }
+
     /// What could not be had, in words.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
@@ -139,39 +148,41 @@ impl Ring {
         let _ = self.ring.submitter().register_ring_fd();
     }
 
+    /// Registers as much as may be locked: all, or the slots, or the payload.
     fn register_buffers(&mut self) {
-        let pieces = self.buffers.regions();
-        let vectors: Vec<libc::iovec> = pieces
-            .iter()
-            .flatten()
-            .map(|piece| libc::iovec {
-                iov_base: piece.pointer().cast(),
-                iov_len: piece.len(),
-            })
-            .collect();
-        if vectors.is_empty() {
-            return;
+        let [slots, payload] = self.buffers.regions();
+        let attempts = [(slots, payload), (slots, None), (None, payload)];
+        let mut refused = None;
+        for (slots, payload) in attempts {
+            let pieces: Vec<Piece<'_>> = [slots, payload].into_iter().flatten().collect();
+            if pieces.is_empty() {
+                continue;
+            }
+            match register(&self.ring, &pieces) {
+                Ok(()) => {
+                    self.fixed_slots = slots.map(|_| 0);
+                    self.fixed_payload = payload.map(|_| u16::from(slots.is_some()));
+                    break;
+                }
+                Err(error) => refused = Some(error),
+            }
         }
-        // SAFETY: the ring owns the buffers and drops them after itself.
-        match unsafe { self.ring.submitter().register_buffers(&vectors) } {
-            Ok(()) => {
-                let slots = u16::from(pieces[0].is_some());
-                self.fixed_slots = pieces[0].map(|_| 0);
-                self.fixed_payload = pieces[1].map(|_| slots);
-            }
-            Err(error) => {
-                let bytes: usize = vectors.iter().map(|vector| vector.iov_len).sum();
-                self.notes.push(format!(
-                    "io_uring: buffers used unregistered: {bytes} bytes cannot be locked ({error}; see ulimit -l)"
-                ));
-            }
+        let wanted = [(slots, self.fixed_slots), (payload, self.fixed_payload)];
+        let left = wanted.into_iter().filter(|(_, index)| index.is_none());
+        let bytes: usize = left.filter_map(|(piece, _)| piece).map(Piece::len).sum();
+        if let Some(error) = refused
+            && bytes > 0
+        {
+            self.notes.push(format!(
+                "io_uring: {bytes} bytes of buffers are used unregistered, since they cannot be locked ({error}; see ulimit -l)"
+            ));
         }
     }
 
     /// A discard of no bytes is refused as invalid where discards are known, as not supported
     /// elsewhere.
     fn probe_discard(&mut self) -> Result<bool, RingError> {
-        if !self.discard(0, 0, 0) {
+        if !self.discard(0, 0, false, 0) {
             return Ok(false);
         }
         self.ring.submitter().submit_and_wait(1)?;
@@ -181,7 +192,11 @@ impl Ring {
     }
 
     /// Queues a read into a slot's buffer. `false`: no such buffer, or the queue is full.
-    pub fn read(&mut self, slot: u32, length: u32, offset: u64, tag: u64) -> bool {
+    ///
+    /// The kernel first tries not to block, and fails where it would have to split a request, only
+    /// to submit it once more from a thread of its own. An operation that `may_block` goes to such
+    /// a thread at once, so that the device is asked once.
+    pub fn read(&mut self, slot: u32, length: u32, offset: u64, may_block: bool, tag: u64) -> bool {
         let Some(piece) = usize::try_from(length)
             .ok()
             .and_then(|len| self.buffers.slot(slot, len))
@@ -203,7 +218,7 @@ impl Ring {
                 .offset(offset)
                 .build(),
         };
-        self.push(&entry.user_data(tag))
+        self.push(&entry.flags(blocking(may_block)).user_data(tag))
     }
 
     /// Queues a write of payload, durable on completion if asked. `false` as for a read.
@@ -232,6 +247,7 @@ impl Ring {
             length,
             offset,
             durable,
+            may_block,
         } = write;
         let piece = self
             .buffers
@@ -256,7 +272,7 @@ impl Ring {
                 .rw_flags(flags)
                 .build(),
         };
-        Some(entry)
+        Some(entry.flags(blocking(may_block)))
     }
 
     /// Queues a flush of the file's data.
@@ -291,7 +307,7 @@ impl Ring {
     }
 
     /// Queues a discard of a block device, where [`Ring::discards`].
-    pub fn discard(&mut self, offset: u64, length: u64, tag: u64) -> bool {
+    pub fn discard(&mut self, offset: u64, length: u64, may_block: bool, tag: u64) -> bool {
         // The kernel takes the offset from `addr` and the length from `addr3`, which is where the
         // command's own bytes begin.
         let mut command = [0; 16];
@@ -307,7 +323,7 @@ impl Ring {
                 .addr(Some(offset))
                 .build()
         };
-        self.push(&entry.user_data(tag))
+        self.push(&entry.flags(blocking(may_block)).user_data(tag))
     }
 
     /// Queues a wait until an eventfd is signalled.
@@ -371,7 +387,31 @@ impl Drop for Ring {
     fn drop(&mut self) {
         if self.transfers > 0 {
             std::mem::forget(Arc::clone(&self.buffers));
+        } else if self.fixed_slots.is_some() || self.fixed_payload.is_some() {
+            // Closing the ring would unlock them too, but some time later: the next run's may
+            // then exceed the limit.
+            let _ = self.ring.submitter().unregister_buffers();
         }
+    }
+}
+
+fn register(ring: &IoUring, pieces: &[Piece<'_>]) -> io::Result<()> {
+    let vectors: Vec<libc::iovec> = pieces
+        .iter()
+        .map(|piece| libc::iovec {
+            iov_base: piece.pointer().cast(),
+            iov_len: piece.len(),
+        })
+        .collect();
+    // SAFETY: the pieces are of the buffers that the ring owns and drops after itself.
+    unsafe { ring.submitter().register_buffers(&vectors) }
+}
+
+fn blocking(may_block: bool) -> squeue::Flags {
+    if may_block {
+        squeue::Flags::ASYNC
+    } else {
+        squeue::Flags::empty()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Targets: what is replayed against, found fit and safe before anything is written.
 
 mod block_device;
+#[cfg(test)]
+mod device_tests;
 mod facts;
 mod in_use;
 mod open;
@@ -11,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::engine::Unsplit;
 use crate::result;
 
 pub use facts::filesystem;
@@ -38,6 +41,10 @@ pub struct Target {
     pub zeroes: bool,
     /// Why requests end in memory rather than on a device.
     pub cached: Option<String>,
+    /// Longest requests that the kernel does not split.
+    pub unsplit: Unsplit,
+    /// Requests that the device's queue holds at once. Known of block devices only.
+    pub queue_requests: Option<u32>,
     /// What the result says of it.
     pub facts: result::Target,
     /// What a reader of the result should know.

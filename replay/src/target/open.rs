@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::block_device::BlockDevice;
 use super::signature::{self, REGION_BYTES, Regions};
 use super::{Target, facts, in_use};
+use crate::engine::Unsplit;
 use crate::error::ReplayError;
 use crate::result::{self, TargetKind};
 use crate::sys::{self, Buffers};
@@ -149,6 +150,14 @@ fn open_block_device(path: &Path, access: Access, stat: &Stat) -> Result<Target,
         block_device: true,
         discards: number("queue/discard_max_bytes") != Some(0),
         zeroes: number("queue/write_zeroes_max_bytes") != Some(0),
+        queue_requests: device
+            .as_ref()
+            .and_then(|device| device.disk_number("queue/nr_requests")),
+        unsplit: Unsplit {
+            transfer_bytes: number("queue/max_sectors_kb")
+                .map_or(u64::MAX, |kib| kib.saturating_mul(1024)),
+            discard_bytes: number("queue/discard_max_bytes").unwrap_or(u64::MAX),
+        },
         cached: None,
         facts: result::Target {
             path: Some(path.display().to_string()),
@@ -226,6 +235,8 @@ pub(super) fn describe_file(
         block_device: false,
         discards: true,
         zeroes: true,
+        queue_requests: None,
+        unsplit: Unsplit::ANY,
         facts: result::Target {
             path: Some(path.display().to_string()),
             kind,
