@@ -32,8 +32,8 @@ pub struct Batch {
     /// Whether the mapping changed each operation's offset.
     pub remapped: Vec<bool>,
     pub skips: Vec<Skip>,
-    /// Which pass over the tape, from 1.
-    pub pass: u64,
+    /// Operations before which a pass over the tape begins.
+    pub pass_starts: Vec<usize>,
     /// Operations that were submitted.
     pub used: usize,
     /// The first of them that counts.
@@ -46,6 +46,7 @@ impl Batch {
         self.recorded_ns.clear();
         self.remapped.clear();
         self.skips.clear();
+        self.pass_starts.clear();
         self.used = 0;
         self.counts_from = usize::MAX;
     }

@@ -76,9 +76,9 @@ impl Planner<'_> {
 
     /// Plans pass after pass, until the tape ends or nobody takes batches any more.
     fn passes<S: Source>(&self, source: &mut S, sink: &mut Sink) -> Result<(), SourceError> {
-        for pass in 1.. {
+        loop {
             source.rewind();
-            sink.batch.pass = pass;
+            sink.batch.pass_starts.push(sink.batch.ios.len());
             let mut submits = false;
             while let Some(rows) = source.next_block()? {
                 for row in 0..rows {
@@ -90,10 +90,9 @@ impl Planner<'_> {
             }
             // A tape of which nothing is submitted would be read forever.
             if !self.repeat || !submits {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 }
 
@@ -138,7 +137,6 @@ impl Sink {
             next = batch;
         }
         next.clear();
-        next.pass = self.batch.pass;
         self.batches
             .send(std::mem::replace(&mut self.batch, next))
             .is_ok()
@@ -168,8 +166,7 @@ impl Tally {
             }
         }
         self.submitted += used as u64;
-        if used > 0 || whole && !batch.skips.is_empty() {
-            self.passes = self.passes.max(batch.pass);
-        }
+        let begun = |&&start: &&usize| start < used || whole;
+        self.passes += batch.pass_starts.iter().filter(begun).count() as u64;
     }
 }
