@@ -15,7 +15,7 @@ use std::process::Command;
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
-    _backing: tempfile::NamedTempFile,
+    backing: tempfile::NamedTempFile,
 }
 
 impl LoopDevice {
@@ -43,7 +43,7 @@ impl LoopDevice {
         let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
         Some(LoopDevice {
             path,
-            _backing: backing,
+            backing,
         })
     }
 
@@ -54,6 +54,11 @@ impl LoopDevice {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file behind it.
+    pub fn backing(&self) -> &Path {
+        self.backing.path()
     }
 
     /// Writes to its beginning.

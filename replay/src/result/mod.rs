@@ -403,3 +403,6 @@ pub struct ToolUse {
     /// bookkeeping.
     pub littles_law_error: f64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -448,3 +448,6 @@ fn relative_difference(found: u128, expected: u128) -> f64 {
     }
     found.abs_diff(expected) as f64 / expected as f64
 }
+
+#[cfg(test)]
+mod tests;
