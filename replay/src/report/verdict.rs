@@ -62,7 +62,7 @@ fn of_the_tool(run: &Run, reasons: &mut Vec<String>) {
             run.tool.submitter_busy_share * 100.0
         ));
     }
-    if circumstances.target.is_some() && run.tool.starved_share > STARVED {
+    if run.tool.starved_share > STARVED {
         reasons.push(format!(
             "limited by the decoding of the tape: {:.1} % of the time a request was due and none was decoded",
             run.tool.starved_share * 100.0
