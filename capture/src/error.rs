@@ -72,7 +72,7 @@ pub enum CaptureError {
         most: usize,
     },
     /// A right is missing.
-    #[error("{action}: permission denied ({missing} is missing); {remedy}")]
+    #[error("{action}: permission denied, missing is {missing}; {remedy}")]
     Permission {
         /// What was tried.
         action: &'static str,

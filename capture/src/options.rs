@@ -29,7 +29,7 @@ pub struct Options {
 
 impl Options {
     /// Default of [`Options::ring_bytes`]: about 80 ms of a processor that sees 150,000 requests
-    /// a second.
+    /// a second at the queue layer.
     pub const DEFAULT_RING_BYTES: usize = 2 << 20;
     /// Smallest ring.
     pub const MIN_RING_BYTES: usize = 64 << 10;

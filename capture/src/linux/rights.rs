@@ -11,7 +11,7 @@ pub(super) fn perf_error(tracepoint: &str, source: io::Error) -> CaptureError {
         let paranoid = paranoid().map_or("unknown".to_owned(), |level| level.to_string());
         return CaptureError::Permission {
             action: "opening perf events",
-            missing: format!("CAP_PERFMON, as kernel.perf_event_paranoid is {paranoid}"),
+            missing: format!("CAP_PERFMON (kernel.perf_event_paranoid is {paranoid})"),
             remedy: remedy(),
         };
     }

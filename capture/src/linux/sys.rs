@@ -21,9 +21,9 @@ const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 1 << 3;
 
-const IOC_ENABLE: libc::c_ulong = ioc(0, 0, 0);
-const IOC_SET_OUTPUT: libc::c_ulong = ioc(0, 5, 0);
-const IOC_SET_FILTER: libc::c_ulong = ioc(1, 6, size_of::<*const libc::c_char>());
+const IOC_ENABLE: libc::Ioctl = ioc(0, 0, 0);
+const IOC_SET_OUTPUT: libc::Ioctl = ioc(0, 5, 0);
+const IOC_SET_FILTER: libc::Ioctl = ioc(1, 6, size_of::<*const libc::c_char>());
 
 /// Where the control page keeps how far the kernel has written and we have read.
 pub(super) const HEAD_OFFSET: usize = 1024;
@@ -31,8 +31,8 @@ pub(super) const TAIL_OFFSET: usize = 1032;
 
 /// `_IOC` with the type `$`: direction 1 is "write". Powerpc and MIPS, which number directions
 /// differently, are not supported.
-const fn ioc(direction: libc::c_ulong, number: libc::c_ulong, size: usize) -> libc::c_ulong {
-    direction << 30 | (size as libc::c_ulong) << 16 | 0x24 << 8 | number
+const fn ioc(direction: u32, number: u32, size: usize) -> libc::Ioctl {
+    (direction << 30 | (size as u32) << 16 | 0x24 << 8 | number) as libc::Ioctl
 }
 
 /// `struct perf_event_attr`, first 112 bytes.
