@@ -13,12 +13,10 @@
 //! Zeroes up to the end are no damage: blktrace grows its files ahead of its writes, and one that
 //! is killed leaves the rest empty.
 
-use std::ops::Range;
-
 use crate::damage::{Damage, Truncated};
 use crate::error::Error;
-use crate::format::{self, ByteOrder, Format};
-use crate::record::{Head, Record};
+use crate::format::{self, Format};
+use crate::record::{Header, Record};
 
 /// How far into a file without a valid start a record is looked for.
 const SEARCH_BYTES: u64 = 1 << 20;
@@ -82,29 +80,14 @@ pub enum Step<'a> {
     End,
 }
 
-/// The same with the record's parts apart, so that the caller's buffer is free to move.
-#[derive(Clone, Debug)]
+/// The same without borrowing the input, so that the caller's buffer is free to move.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
-    Found(Found),
+    /// A record: all the bytes that the decoder is done with.
+    Found,
     Skipped,
     More(usize),
     End,
-}
-
-/// A record in the input.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub head: Head,
-    pub payload: Range<usize>,
-}
-
-impl Found {
-    /// The record; `input` is what it was found in.
-    #[inline]
-    pub fn record<'a>(&self, input: &'a [u8], order: ByteOrder) -> Record<'a> {
-        let payload = input.get(self.payload.clone()).unwrap_or_default();
-        self.head.with_payload(payload, order)
-    }
 }
 
 impl Decoder {
@@ -140,7 +123,10 @@ impl Decoder {
     pub fn step<'a>(&mut self, input: &'a [u8], last: bool) -> Result<(Step<'a>, usize), Error> {
         let (outcome, used) = self.advance(input, last)?;
         let step = match outcome {
-            Outcome::Found(found) => Step::Record(found.record(input, self.order())),
+            Outcome::Found => match self.record(input.get(..used).unwrap_or_default()) {
+                Some(record) => Step::Record(record),
+                None => Step::Skipped,
+            },
             Outcome::Skipped => Step::Skipped,
             Outcome::More(bytes) => Step::More(bytes),
             Outcome::End => Step::End,
@@ -148,9 +134,10 @@ impl Decoder {
         Ok((step, used))
     }
 
-    /// Byte order of the file, once a record was found.
-    pub(crate) fn order(&self) -> ByteOrder {
-        self.format.map_or(ByteOrder::NATIVE, |format| format.order)
+    /// The record that consists of these bytes, which were found to be one.
+    #[inline]
+    pub(crate) fn record<'a>(&self, bytes: &'a [u8]) -> Option<Record<'a>> {
+        Some(Header::new(self.format?, bytes)?.record(bytes))
     }
 
     /// [`Decoder::step`] without borrowing the input.
@@ -158,10 +145,10 @@ impl Decoder {
     pub(crate) fn advance(&mut self, input: &[u8], last: bool) -> Result<(Outcome, usize), Error> {
         if self.skip.is_none()
             && let Some(format) = self.format
-            && let Some((found, used)) = verified(format, input)
+            && let Some(used) = verified(format, input)
         {
             self.offset += used as u64;
-            return Ok((Outcome::Found(found), used));
+            return Ok((Outcome::Found, used));
         }
         self.advance_with_care(input, last)
     }
@@ -217,21 +204,19 @@ impl Decoder {
         if !known && !plausible(format, input) {
             return self.search(&[format], input, last);
         }
-        let Some(head) = Head::decode(format, input) else {
+        let Some(head) = Header::new(format, input) else {
             if !last {
                 return (Outcome::More(header), 0);
             }
             self.truncate(header, input.len());
             return (Outcome::End, input.len());
         };
-        let claimed = header + usize::from(head.pdu_len);
+        let claimed = head.record_bytes();
         if input.len() < claimed + header && !last {
             return (Outcome::More(claimed + header), 0);
         }
         self.close_skip(false);
-        let end = self.end_of_record(format, input, claimed);
-        let payload = header..end;
-        (Outcome::Found(Found { head, payload }), end)
+        (Outcome::Found, self.end_of_record(format, input, claimed))
     }
 
     /// Where the record at the start of `input` ends: where its length says, or before, at the
@@ -325,22 +310,17 @@ impl Decoder {
     }
 }
 
-/// The record at the start of `input`, if another header's magic number stands right behind it and
-/// its payload is too short to hide a record.
+/// Length of the record at the start of `input`, if another header's magic number stands right behind
+/// it and its payload is too short to hide a record.
 #[inline]
-fn verified(format: Format, input: &[u8]) -> Option<(Found, usize)> {
+fn verified(format: Format, input: &[u8]) -> Option<usize> {
     let magic = format.magic();
     if !input.starts_with(&magic) {
         return None;
     }
-    let head = Head::decode(format, input)?;
-    let header = format.header_bytes();
-    let end = header + usize::from(head.pdu_len);
-    if end >= 2 * header || !input.get(end..)?.starts_with(&magic) {
-        return None;
-    }
-    let payload = header..end;
-    Some((Found { head, payload }, end))
+    let end = Header::new(format, input)?.record_bytes();
+    let is_long = end >= 2 * format.header_bytes();
+    (!is_long && input.get(end..)?.starts_with(&magic)).then_some(end)
 }
 
 /// Whether `input` begins with the magic number, or with as much of it as there is.
@@ -356,7 +336,7 @@ fn begins_record(format: Format, input: &[u8]) -> bool {
 /// Whether a header of a known action stands at the start of `input`.
 fn plausible(format: Format, input: &[u8]) -> bool {
     input.starts_with(&format.magic())
-        && Head::decode(format, input).is_some_and(|head| head.action.kind().is_known())
+        && Header::new(format, input).is_some_and(|head| head.action().kind().is_known())
 }
 
 /// Where in `input` the first plausible header stands that begins before `end`.

@@ -10,10 +10,9 @@ use std::io::Read;
 
 use thiserror::Error;
 
-use crate::decode::Found;
 use crate::error::Error;
 use crate::read::{Peeked, Reader};
-use crate::record::Record;
+use crate::record::{Header, Record};
 
 /// How many notes are skipped to find the next number.
 const MAX_NOTES: usize = 16;
@@ -54,9 +53,9 @@ pub struct Merged<R> {
     files: Vec<File<R>>,
     /// The files that have a next record, but for the current one.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The file whose head was given out last.
+    /// The file whose record was given out last.
     current: Option<usize>,
-    /// The head of that file is its next record already, of this time; `None` at its end.
+    /// Its reader went on to its next record already, of this time; `None` at its end.
     prepared: Option<Option<u64>>,
     last_ns: u64,
     late: u64,
@@ -65,8 +64,8 @@ pub struct Merged<R> {
 #[derive(Debug)]
 struct File<R> {
     reader: Reader<R>,
-    /// The next record, while there is one.
-    head: Option<Found>,
+    /// The reader has a next record.
+    has_next: bool,
     /// A time behind this is looked at twice.
     far_ns: u64,
     damaged_times: u64,
@@ -132,11 +131,9 @@ impl<R: Read> Merged<R> {
         let Some(index) = self.next_source()? else {
             return Ok(None);
         };
-        let file = self.files.get(index);
-        let Some((file, found)) = file.and_then(|file| Some((file, file.head.as_ref()?))) else {
+        let Some(record) = self.files.get(index).and_then(|file| file.reader.record()) else {
             return Ok(None);
         };
-        let record = file.reader.record(found);
         if record.time_ns < self.last_ns {
             self.late += 1;
         }
@@ -157,11 +154,11 @@ impl<R: Read> Merged<R> {
         let Some(index) = self.current.filter(|_| self.prepared.is_none()) else {
             return Ok(Continuation::Whole);
         };
-        let Some((cpu, sequence, is_note)) = self.number_of_head(index) else {
+        let Some((cpu, sequence, is_note)) = self.number_of_next(index) else {
             return Ok(Continuation::Whole);
         };
         self.prepare(index)?;
-        match self.number_of_head(index) {
+        match self.number_of_next(index) {
             Some((next_cpu, next, false)) => {
                 let is_gap = !is_note && cpu == next_cpu && is_gap(sequence, next);
                 Ok(if is_gap {
@@ -182,10 +179,13 @@ impl<R: Read> Merged<R> {
         cpu: u32,
         sequence: u32,
     ) -> Result<Continuation, SourceError> {
-        let Some(File { reader, head, .. }) = self.files.get_mut(index) else {
+        let Some(File {
+            reader, has_next, ..
+        }) = self.files.get_mut(index)
+        else {
             return Ok(Continuation::Whole);
         };
-        if head.is_none() {
+        if !*has_next {
             return Ok(if reader.is_torn() {
                 Continuation::Torn
             } else {
@@ -194,15 +194,13 @@ impl<R: Read> Merged<R> {
         }
         let mut ahead = 0;
         for _ in 0..MAX_NOTES {
-            match reader
-                .peek(ahead)
-                .map_err(|error| SourceError::of(index, error))?
-            {
-                Peeked::Head(head, next) if head.action.is_note() => ahead = next,
-                Peeked::Head(head, _) if head.cpu != cpu || !is_gap(sequence, head.sequence) => {
+            let peeked = reader.peek(ahead);
+            match peeked.map_err(|error| SourceError::of(index, error))? {
+                Peeked::Header(note) if note.action().is_note() => ahead += note.record_bytes(),
+                Peeked::Header(next) if next.cpu() != cpu || !is_gap(sequence, next.sequence()) => {
                     break;
                 }
-                Peeked::Head(..) | Peeked::Damaged => return Ok(Continuation::Gap),
+                Peeked::Header(_) | Peeked::Damaged => return Ok(Continuation::Gap),
                 Peeked::End => break,
             }
         }
@@ -211,12 +209,13 @@ impl<R: Read> Merged<R> {
 
     /// CPU and number of the file's next record, and whether it is a note.
     #[inline]
-    fn number_of_head(&self, index: usize) -> Option<(u32, u32, bool)> {
-        let head = self.files.get(index)?.head.as_ref()?.head;
-        Some((head.cpu, head.sequence, head.action.is_note()))
+    fn number_of_next(&self, index: usize) -> Option<(u32, u32, bool)> {
+        let file = self.files.get(index).filter(|file| file.has_next)?;
+        let header = file.reader.header()?;
+        Some((header.cpu(), header.sequence(), header.action().is_note()))
     }
 
-    /// Makes the file's next record its head, once, and tells its time.
+    /// Goes on to the file's next record, once, and tells its time.
     #[inline]
     fn prepare(&mut self, index: usize) -> Result<Option<u64>, SourceError> {
         if let Some(prepared) = self.prepared {
@@ -270,7 +269,7 @@ impl<R: Read> File<R> {
     fn new(reader: Reader<R>) -> File<R> {
         File {
             reader,
-            head: None,
+            has_next: false,
             far_ns: 0,
             damaged_times: 0,
         }
@@ -279,8 +278,9 @@ impl<R: Read> File<R> {
     #[inline]
     fn advance(&mut self) -> Result<Option<u64>, Error> {
         loop {
-            self.head = self.reader.advance()?;
-            let Some(time_ns) = self.head.as_ref().map(|found| found.head.time_ns) else {
+            self.has_next = self.reader.advance()?;
+            let header = self.reader.header().filter(|_| self.has_next);
+            let Some(time_ns) = header.map(Header::time_ns) else {
                 return Ok(None);
             };
             if time_ns > self.far_ns && self.is_far_ahead(time_ns)? {
@@ -292,11 +292,11 @@ impl<R: Read> File<R> {
         }
     }
 
-    /// Whether the record behind the head is much older.
+    /// Whether the record behind the next one is much older.
     #[cold]
     fn is_far_ahead(&mut self, time_ns: u64) -> Result<bool, Error> {
         Ok(match self.reader.peek(0)? {
-            Peeked::Head(next, _) => next.time_ns.saturating_add(FAR_NS) < time_ns,
+            Peeked::Header(behind) => behind.time_ns().saturating_add(FAR_NS) < time_ns,
             Peeked::End | Peeked::Damaged => false,
         })
     }

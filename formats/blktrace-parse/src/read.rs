@@ -3,10 +3,10 @@
 use std::io::{ErrorKind, Read};
 
 use crate::damage::Damage;
-use crate::decode::{Decoder, Found, Outcome};
+use crate::decode::{Decoder, Outcome};
 use crate::error::Error;
 use crate::format::Format;
-use crate::record::{Head, Record};
+use crate::record::{Header, Record};
 
 /// Size of the buffer that [`Reader::new`] takes.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -14,9 +14,9 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const MIN_BUFFER_BYTES: usize = 4096;
 
 /// What [`Reader::peek`] finds.
-pub(crate) enum Peeked {
-    /// A header, and how far the one behind it is ahead.
-    Head(Head, usize),
+pub(crate) enum Peeked<'a> {
+    /// A header.
+    Header(Header<'a>),
     /// The end of the file.
     End,
     /// Bytes that are no record.
@@ -33,6 +33,8 @@ pub struct Reader<R> {
     buffer: Vec<u8>,
     /// Where the record begins that was found last.
     found: usize,
+    /// Where it ends.
+    found_end: usize,
     /// The bytes in the buffer that the decoder is not done with.
     start: usize,
     end: usize,
@@ -54,6 +56,7 @@ impl<R: Read> Reader<R> {
             decoder: Decoder::new(),
             buffer: vec![0; bytes.max(MIN_BUFFER_BYTES)],
             found: 0,
+            found_end: 0,
             start: 0,
             end: 0,
             ended: false,
@@ -82,37 +85,39 @@ impl<R: Read> Reader<R> {
     /// When the source cannot be read, or is not blktrace's.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
-        Ok(self.advance()?.map(|found| self.record(&found)))
+        Ok(if self.advance()? { self.record() } else { None })
     }
 
-    /// The next record's parts, to be put together by [`Reader::record`].
+    /// Goes on to the next record; says whether there is one.
     #[inline]
-    pub(crate) fn advance(&mut self) -> Result<Option<Found>, Error> {
+    pub(crate) fn advance(&mut self) -> Result<bool, Error> {
         loop {
             let input = self.buffer.get(self.start..self.end).unwrap_or_default();
             let (outcome, used) = self.decoder.advance(input, self.ended)?;
-            let begin = self.start;
+            self.found = self.start;
             self.start += used;
+            self.found_end = self.start;
             match outcome {
-                Outcome::Found(found) => {
-                    self.found = begin;
-                    return Ok(Some(found));
-                }
+                Outcome::Found => return Ok(true),
                 Outcome::Skipped => {}
-                Outcome::More(bytes) => {
-                    self.found = self.start;
-                    self.fill(bytes)?;
-                }
-                Outcome::End => return Ok(None),
+                Outcome::More(bytes) => self.fill(bytes)?,
+                Outcome::End => return Ok(false),
             }
         }
     }
 
     /// The record that [`Reader::advance`] found last.
     #[inline]
-    pub(crate) fn record(&self, found: &Found) -> Record<'_> {
-        let bytes = self.buffer.get(self.found..).unwrap_or_default();
-        found.record(bytes, self.decoder.order())
+    pub(crate) fn record(&self) -> Option<Record<'_>> {
+        self.decoder
+            .record(self.buffer.get(self.found..self.found_end)?)
+    }
+
+    /// The header of the record that [`Reader::advance`] found last.
+    #[inline]
+    pub(crate) fn header(&self) -> Option<Header<'_>> {
+        let format = self.decoder.format()?;
+        Header::new(format, self.buffer.get(self.found..self.found_end)?)
     }
 
     /// Whether the file was left torn by a recorder that was killed, or cut; known at its end.
@@ -123,19 +128,17 @@ impl<R: Read> Reader<R> {
 
     /// The header that stands `ahead` bytes behind the record that was found last, without going
     /// on to it.
-    pub(crate) fn peek(&mut self, ahead: usize) -> Result<Peeked, Error> {
+    pub(crate) fn peek(&mut self, ahead: usize) -> Result<Peeked<'_>, Error> {
         let Some(format) = self.decoder.format() else {
             return Ok(Peeked::End);
         };
-        let header = format.header_bytes();
-        self.fill(ahead + header)?;
+        self.fill(ahead + format.header_bytes())?;
         let input = self.buffer.get(self.start + ahead..self.end);
         let input = input.unwrap_or_default();
-        let head = Head::decode(format, input);
-        Ok(match head.filter(|_| input.starts_with(&format.magic())) {
-            Some(head) => Peeked::Head(head, ahead + header + usize::from(head.pdu_len)),
+        Ok(match Header::new(format, input) {
+            Some(header) if input.starts_with(&format.magic()) => Peeked::Header(header),
             None if input.is_empty() => Peeked::End,
-            None => Peeked::Damaged,
+            _ => Peeked::Damaged,
         })
     }
 
@@ -147,6 +150,7 @@ impl<R: Read> Reader<R> {
             return Ok(());
         }
         self.buffer.copy_within(self.found..self.end, 0);
+        self.found_end -= self.found;
         self.start -= self.found;
         self.end -= self.found;
         self.found = 0;

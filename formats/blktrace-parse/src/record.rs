@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::action::{Action, Kind};
 use crate::format::{ByteOrder, Format, Version};
-use crate::layout::{self, CGROUP_ID, NUMBER, common, remap, v7, v8, wall_clock};
+use crate::layout::{CGROUP_ID, NUMBER, common, remap, v7, v8, wall_clock};
 
 /// A device as the kernel numbers it: 12 bits of major, 20 bits of minor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,103 +164,124 @@ fn until_zero(bytes: &[u8]) -> &[u8] {
     bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(bytes)
 }
 
-/// The header's fields, still without a payload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub sequence: u32,
-    pub time_ns: u64,
-    pub sector: u64,
-    pub bytes: u32,
-    pub action: Action,
-    pub pid: u32,
-    pub device: DeviceNumber,
-    pub cpu: u32,
-    pub error: u16,
-    /// Length of the payload with the control group's id, as the header has it.
-    pub pdu_len: u16,
+/// The header at the start of some bytes, in which each field is read when it is asked for: most
+/// records are looked at in one or two fields only.
+#[derive(Clone, Copy)]
+pub(crate) struct Header<'a> {
+    /// At least as many as the header has.
+    bytes: &'a [u8],
+    format: Format,
 }
 
-impl Head {
-    /// Decodes the header at the start of `bytes`; `None` when there are too few.
+impl<'a> Header<'a> {
+    /// The header at the start of `bytes`, whatever they are; `None` when there are too few.
     #[inline]
-    pub fn decode(format: Format, bytes: &[u8]) -> Option<Head> {
-        match (format.version, format.order) {
-            (Version::V7, ByteOrder::Little) => bytes.first_chunk().map(decode_v7::<false>),
-            (Version::V7, ByteOrder::Big) => bytes.first_chunk().map(decode_v7::<true>),
-            (Version::V8, ByteOrder::Little) => bytes.first_chunk().map(decode_v8::<false>),
-            (Version::V8, ByteOrder::Big) => bytes.first_chunk().map(decode_v8::<true>),
-        }
+    pub fn new(format: Format, bytes: &'a [u8]) -> Option<Header<'a>> {
+        (bytes.len() >= format.header_bytes()).then_some(Header { bytes, format })
     }
 
-    /// The record of this header and the payload found behind it, which begins with the control
-    /// group's id if the action says so.
     #[inline]
-    pub fn with_payload(self, payload: &[u8], order: ByteOrder) -> Record<'_> {
-        let (cgroup, pdu) = self.split_cgroup(payload, order);
+    pub fn sequence(self) -> u32 {
+        self.u32(common::SEQUENCE)
+    }
+
+    #[inline]
+    pub fn time_ns(self) -> u64 {
+        self.u64(common::TIME)
+    }
+
+    #[inline]
+    pub fn action(self) -> Action {
+        Action(match self.format.version {
+            Version::V7 => u64::from(self.u32(v7::ACTION)),
+            Version::V8 => self.u64(v8::ACTION),
+        })
+    }
+
+    #[inline]
+    pub fn cpu(self) -> u32 {
+        self.u32(self.of_version(v7::CPU, v8::CPU))
+    }
+
+    /// Length of the record by its header.
+    #[inline]
+    pub fn record_bytes(self) -> usize {
+        let pdu_len = self.u16(self.of_version(v7::PDU_LEN, v8::PDU_LEN));
+        self.format.header_bytes() + usize::from(pdu_len)
+    }
+
+    /// The record of this header that consists of `bytes`, which may be fewer or more than the
+    /// header says.
+    #[inline]
+    pub fn record(self, bytes: &[u8]) -> Record<'_> {
+        let payload = bytes.get(self.format.header_bytes()..).unwrap_or_default();
+        let action = self.action();
+        let (cgroup, pdu) = match action.has_cgroup() {
+            true => self.split_cgroup(payload),
+            false => (None, payload),
+        };
         Record {
-            sequence: self.sequence,
-            time_ns: self.time_ns,
-            sector: self.sector,
-            bytes: self.bytes,
-            action: self.action,
-            pid: self.pid,
-            device: self.device,
-            cpu: self.cpu,
-            error: self.error,
+            sequence: self.sequence(),
+            time_ns: self.time_ns(),
+            sector: self.u64(common::SECTOR),
+            bytes: self.u32(common::BYTES),
+            action,
+            pid: self.u32(self.of_version(v7::PID, v8::PID)),
+            device: DeviceNumber(self.u32(self.of_version(v7::DEVICE, v8::DEVICE))),
+            cpu: self.cpu(),
+            error: self.u16(self.of_version(v7::ERROR, v8::ERROR)),
             cgroup,
             pdu,
-            order,
+            order: self.format.order,
         }
     }
 
-    #[inline]
-    fn split_cgroup(self, payload: &[u8], order: ByteOrder) -> (Option<u64>, &[u8]) {
-        if !self.action.has_cgroup() {
-            return (None, payload);
-        }
+    fn split_cgroup(self, payload: &[u8]) -> (Option<u64>, &[u8]) {
         let Some((id, pdu)) = payload.split_first_chunk::<CGROUP_ID>() else {
             return (None, &[]);
         };
-        let id = match order {
+        let id = match self.format.order {
             ByteOrder::Little => u64::from_le_bytes(*id),
             ByteOrder::Big => u64::from_be_bytes(*id),
         };
         (Some(id), pdu)
     }
-}
 
-fn decode_v7<const BIG: bool>(bytes: &[u8; layout::v7::HEADER]) -> Head {
-    Head {
-        sequence: u32_at::<BIG>(bytes, common::SEQUENCE),
-        time_ns: u64_at::<BIG>(bytes, common::TIME),
-        sector: u64_at::<BIG>(bytes, common::SECTOR),
-        bytes: u32_at::<BIG>(bytes, common::BYTES),
-        action: Action(u64::from(u32_at::<BIG>(bytes, v7::ACTION))),
-        pid: u32_at::<BIG>(bytes, v7::PID),
-        device: DeviceNumber(u32_at::<BIG>(bytes, v7::DEVICE)),
-        cpu: u32_at::<BIG>(bytes, v7::CPU),
-        error: u16_at::<BIG>(bytes, v7::ERROR),
-        pdu_len: u16_at::<BIG>(bytes, v7::PDU_LEN),
+    #[inline]
+    fn of_version(self, v7: usize, v8: usize) -> usize {
+        match self.format.version {
+            Version::V7 => v7,
+            Version::V8 => v8,
+        }
+    }
+
+    #[inline]
+    fn u16(self, at: usize) -> u16 {
+        match self.format.order {
+            ByteOrder::Little => u16_at::<false>(self.bytes, at),
+            ByteOrder::Big => u16_at::<true>(self.bytes, at),
+        }
+    }
+
+    #[inline]
+    fn u32(self, at: usize) -> u32 {
+        match self.format.order {
+            ByteOrder::Little => u32_at::<false>(self.bytes, at),
+            ByteOrder::Big => u32_at::<true>(self.bytes, at),
+        }
+    }
+
+    #[inline]
+    fn u64(self, at: usize) -> u64 {
+        match self.format.order {
+            ByteOrder::Little => u64_at::<false>(self.bytes, at),
+            ByteOrder::Big => u64_at::<true>(self.bytes, at),
+        }
     }
 }
 
-fn decode_v8<const BIG: bool>(bytes: &[u8; layout::v8::HEADER]) -> Head {
-    Head {
-        sequence: u32_at::<BIG>(bytes, common::SEQUENCE),
-        time_ns: u64_at::<BIG>(bytes, common::TIME),
-        sector: u64_at::<BIG>(bytes, common::SECTOR),
-        bytes: u32_at::<BIG>(bytes, common::BYTES),
-        action: Action(u64_at::<BIG>(bytes, v8::ACTION)),
-        pid: u32_at::<BIG>(bytes, v8::PID),
-        device: DeviceNumber(u32_at::<BIG>(bytes, v8::DEVICE)),
-        cpu: u32_at::<BIG>(bytes, v8::CPU),
-        error: u16_at::<BIG>(bytes, v8::ERROR),
-        pdu_len: u16_at::<BIG>(bytes, v8::PDU_LEN),
-    }
-}
-
-/// Copies the field at `at`. Every caller passes the whole struct and a constant offset in it, so
-/// the field is always there and the check is compiled away.
+/// Copies the field at `at`. Every caller passes a whole struct and the offset of a field in it, so
+/// that the field is always there.
 #[inline(always)]
 fn field<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
     let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
