@@ -12,7 +12,7 @@ use blktrace_parse::{
     encode,
 };
 use iotape_formats::import::blktrace::{
-    ImportError, Options, Progress, Remap, Report, Source, find_files, import,
+    ImportError, Options, Progress, Remap, Report, Source, find_files, import, is_trace,
 };
 use iotape_formats::tape::{Anchor, Block, Layer, Loss, LossReason, TapeReader};
 use iotape_formats::{Op, Request};
@@ -721,6 +721,22 @@ fn one_file_or_the_name_stands_for_the_set() {
     let both = find_files(&[path("sdb"), path("sda.blktrace.0")]).unwrap();
     assert_eq!(both, [&[path("sdb.blktrace.0")][..], &set[..]].concat());
     assert_eq!(find_files(&[path("other")]).unwrap(), [path("other")]);
+    for (name, expected) in [
+        ("sda.blktrace.0", true),
+        ("sda", true),
+        ("other", false),
+        ("sdc", false),
+    ] {
+        assert_eq!(is_trace(&path(name)).unwrap(), expected, "{name}");
+    }
+    fs::write(
+        path("other"),
+        file(Format::ALL[3], &[write(0, 1, 1, Kind::Queue)]),
+    )
+    .unwrap();
+    assert!(is_trace(&path("other")).unwrap());
+    fs::write(path("sda.blktrace.0"), "time_ns,device\n").unwrap();
+    assert!(!is_trace(&path("sda.blktrace.0")).unwrap());
     let error = find_files(&[path("sdc")]).unwrap_err();
     assert!(matches!(error, ImportError::NoFiles { path: missing } if missing == path("sdc")));
 }

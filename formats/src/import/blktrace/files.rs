@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use blktrace_parse::Format;
 
 use super::ImportError;
 
@@ -27,6 +30,27 @@ impl<R> Source<R> {
         let name = self.name.rsplit(['/', '\\']).next()?;
         split(name).map(|(set, _)| set)
     }
+}
+
+/// Whether a path names a trace of blktrace's: by the file's first bytes; by its name, if it is empty,
+/// as that of an idle CPU is; or because there is no such file, but a set of that name.
+///
+/// # Errors
+///
+/// When the file cannot be read.
+pub fn is_trace(path: &Path) -> Result<bool, ImportError> {
+    if !path.is_file() {
+        return Ok(!members(path)?.is_empty());
+    }
+    let failed = |error| ImportError::Open {
+        path: path.to_owned(),
+        error,
+    };
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(4).read_to_end(&mut start).map_err(failed)?;
+    let is_empty = start.iter().all(|byte| *byte == 0);
+    Ok(Format::detect(&start).is_some() || is_empty && set_of(path).is_some())
 }
 
 /// Opens the files that [`find_files`] finds.

@@ -22,7 +22,7 @@ mod run;
 mod survey;
 
 pub use error::ImportError;
-pub use files::{Source, find_files, open_files};
+pub use files::{Source, find_files, is_trace, open_files};
 pub use report::{DeviceReport, FileReport, Remap, Report};
 
 use std::io::{Read, Write};
