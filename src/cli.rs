@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use iotape_formats::Op;
+use iotape_formats::tape::{Layer, Level};
 
 /// Exit statuses, printed under every `--help`.
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, \
@@ -80,11 +81,37 @@ pub struct RecordArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LevelArg {
+    /// Quickly, as the recorder does.
+    Live,
+    /// As small as it gets.
+    Archive,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LayerArg {
     /// Bios, as the submitter asked.
     Queue,
     /// Requests, as the driver got them.
     Device,
+}
+
+impl From<LayerArg> for Layer {
+    fn from(layer: LayerArg) -> Layer {
+        match layer {
+            LayerArg::Queue => Layer::Queue,
+            LayerArg::Device => Layer::Device,
+        }
+    }
+}
+
+impl From<LevelArg> for Level {
+    fn from(level: LevelArg) -> Level {
+        match level {
+            LevelArg::Live => Level::Live,
+            LevelArg::Archive => Level::Archive,
+        }
+    }
 }
 
 /// Say what a tape holds, from its header and footer.
@@ -150,6 +177,9 @@ pub struct ImportArgs {
     /// Layer at which requests were seen (CSV), or are to be seen (blktrace).
     #[arg(long, value_enum)]
     pub layer: Option<LayerArg>,
+    /// How small to make the tape.
+    #[arg(long, value_enum, default_value = "live")]
+    pub level: LevelArg,
     /// Replace an existing tape.
     #[arg(long)]
     pub force: bool,
@@ -185,8 +215,8 @@ pub struct CheckArgs {
 
 /// Make a tape of other tapes: cut, filter, merge, scale, anonymize, recompress.
 ///
-/// Several tapes are merged by wall clock. Filters given together all apply. What is written is as
-/// small as it gets, whatever else is asked for.
+/// Several tapes are merged by wall clock. Filters given together all apply. Without any option
+/// the tape is only made smaller.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
     "Examples:\n",
@@ -230,6 +260,9 @@ pub struct EditArgs {
     /// Remove the names of the host and of processes, and move offsets.
     #[arg(long)]
     pub anonymize: bool,
+    /// How small to make the tape.
+    #[arg(long, value_enum, default_value = "archive")]
+    pub level: LevelArg,
     /// Replace an existing tape.
     #[arg(long)]
     pub force: bool,

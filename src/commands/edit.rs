@@ -28,7 +28,7 @@ pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
         .collect::<Result<_, _>>()?;
     let mut tapes = Merged::new(readers).map_err(Failure::new)?;
     let file = create_private(&args.output, args.force)?;
-    let summary = write(&edit(args), &mut tapes, file).inspect_err(|_| {
+    let summary = write(&edit(args), args.level.into(), &mut tapes, file).inspect_err(|_| {
         let _ = std::fs::remove_file(&args.output);
     })?;
     print(&format!(
@@ -67,8 +67,13 @@ fn edit(args: &EditArgs) -> Edit {
     }
 }
 
-fn write(edit: &Edit, tapes: &mut Tapes, sink: impl Write) -> Result<Summary, Failure> {
-    let mut output = Output::begin(edit, tapes, sink)?;
+fn write(
+    edit: &Edit,
+    level: Level,
+    tapes: &mut Tapes,
+    sink: impl Write,
+) -> Result<Summary, Failure> {
+    let mut output = Output::begin(edit, level, tapes, sink)?;
     let mut line = ProgressLine::new(false);
     let mut read = 0u64;
     while let Some(request) = tapes.next_request().map_err(Failure::new)? {
@@ -94,7 +99,7 @@ struct Output<'a, W: Write> {
 }
 
 impl<'a, W: Write> Output<'a, W> {
-    fn begin(edit: &'a Edit, tapes: &Tapes, sink: W) -> Result<Self, Failure> {
+    fn begin(edit: &'a Edit, level: Level, tapes: &Tapes, sink: W) -> Result<Self, Failure> {
         let mut headers = tapes.readers().map(|reader| reader.header());
         let first = headers.next().cloned().unwrap_or_default();
         let mut header = edit.header(&first);
@@ -102,7 +107,7 @@ impl<'a, W: Write> Output<'a, W> {
             header.host = None;
         }
         let devices = tapes.devices();
-        let writer = TapeWriter::create(sink, &header, &devices, Level::Archive);
+        let writer = TapeWriter::create(sink, &header, &devices, level);
         Ok(Output {
             edit,
             writer: writer.map_err(Failure::new)?,

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use iotape_formats::import::{blktrace, csv};
-use iotape_formats::tape::{Layer, Level, Summary};
+use iotape_formats::tape::{Layer, Summary};
 
 use crate::cli::{ImportArgs, ImportFormat};
 use crate::commands::print;
@@ -72,7 +72,7 @@ fn import_csv(args: &ImportArgs) -> Result<Summary, Failure> {
     let options = csv::Options {
         tool: TOOL.to_owned(),
         layer: args.layer.map_or(Layer::Device, Layer::from),
-        level: Level::Live,
+        level: args.level.into(),
     };
     let source = BufReader::with_capacity(1 << 18, source);
     let mut line = ProgressLine::new(false);
@@ -90,7 +90,7 @@ fn import_blktrace(args: &ImportArgs) -> Result<Summary, Failure> {
     let options = blktrace::Options {
         tool: TOOL.to_owned(),
         layer: args.layer.map(Layer::from),
-        level: Level::Live,
+        level: args.level.into(),
     };
     let mut line = ProgressLine::new(false);
     let mut show = |progress: &blktrace::Progress| {

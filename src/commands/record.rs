@@ -3,7 +3,7 @@
 use iotape_capture::{Options, Progress, Report, Session};
 use iotape_formats::tape::Layer;
 
-use crate::cli::{LayerArg, RecordArgs};
+use crate::cli::RecordArgs;
 use crate::commands::info::Info;
 use crate::commands::{print, print_json};
 use crate::exit::{Failure, Outcome, warn};
@@ -36,15 +36,6 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     }
     show_report(args, &report)?;
     Ok(Outcome::flawed_if(report.summary.counters.lost_events > 0))
-}
-
-impl From<LayerArg> for Layer {
-    fn from(layer: LayerArg) -> Layer {
-        match layer {
-            LayerArg::Queue => Layer::Queue,
-            LayerArg::Device => Layer::Device,
-        }
-    }
 }
 
 fn show_report(args: &RecordArgs, report: &Report) -> Result<(), Failure> {
