@@ -26,12 +26,16 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     // The tape is made only once the kernel lets us record, and events wait in its rings meanwhile.
     let session = Session::start(&options).map_err(Failure::new)?;
     let file = create_private(&args.output, args.force)?;
+    let known = session.warnings().to_vec();
+    for warning in &known {
+        warn(warning);
+    }
     let mut line = ProgressLine::new(args.quiet);
     let mut show = |progress: &Progress| line.show(&progress_text(progress));
     let report = session.run(file, &stop, &mut show).map_err(Failure::new)?;
     line.clear();
 
-    for warning in &report.warnings {
+    for warning in report.warnings.iter().filter(|warning| !known.contains(warning)) {
         warn(warning);
     }
     show_report(args, &report)?;
