@@ -193,14 +193,13 @@ impl Pairing {
     /// A request is done. If it stands for a durable write on a device that has no FUA, a flush is
     /// wished for now.
     fn request_done(&mut self, key: Key, event: &Event) {
-        let then_flush = self
-            .open
-            .get(key)
-            .is_some_and(|entry| entry.payload.then_flush);
-        let process = self.close(key, event.time_ns);
-        if then_flush {
+        let row = self.open.get(key).map(|entry| &entry.payload);
+        if let Some(ticket) = row.filter(|row| row.then_flush).map(|row| row.ticket) {
+            let request = self.window.open_mut(ticket);
+            let process = request.and_then(|request| request.process.clone());
             self.wish_flush(event.device, event.time_ns, process);
         }
+        self.close(key, event.time_ns);
     }
 
     fn wish_flush(&mut self, device: DeviceIndex, time_ns: u64, process: Option<Process>) {

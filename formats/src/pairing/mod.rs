@@ -269,23 +269,22 @@ impl Pairing {
         self.own_pid.is_some() && process.map(|process| process.pid) == self.own_pid
     }
 
-    /// A request is done. Returns its submitter.
-    fn close(&mut self, key: Key, at_ns: u64) -> Option<Process> {
-        let entry = self.take_open(key)?;
+    /// A request is done.
+    fn close(&mut self, key: Key, at_ns: u64) {
+        let Some(entry) = self.take_open(key) else {
+            return;
+        };
         if entry.payload.hidden {
             self.window.withdraw(entry.payload.ticket);
-            return None;
+            return;
         }
-        let request = self.window.open_mut(entry.payload.ticket)?;
         if entry.doubtful || self.in_gap {
             self.counters.ambiguous += 1;
-        } else {
+        } else if let Some(request) = self.window.open_mut(entry.payload.ticket) {
             request.latency_ns = at_ns.checked_sub(request.time_ns);
             request.error = Some(entry.error);
         }
-        let process = request.process.clone();
         self.window.done(entry.payload.ticket);
-        process
     }
 
     /// A request will not be seen to be done.

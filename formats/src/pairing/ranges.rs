@@ -72,6 +72,14 @@ impl<T> Entry<T> {
 
     /// Takes `range` from what is to be done.
     fn finish(&mut self, range: &Bytes) -> Taken {
+        if matches!(self.rest, Rest::All)
+            && range.start <= self.range.start
+            && self.range.end <= range.end
+        {
+            self.rest = Rest::Parts(Vec::new());
+            let bytes = self.range.end - self.range.start;
+            return Taken { bytes, whole: true };
+        }
         let whole = [self.range.clone()];
         let parts = match &self.rest {
             Rest::All => &whole[..],
