@@ -140,22 +140,23 @@ impl Load {
         self.random % below
     }
 
-    /// Submits one request and completes those that are due before it.
-    fn step(&mut self, set: &mut Set) -> Result<(), Box<dyn Error>> {
-        self.now_ns += 2_000 + self.random(8_000);
-        while let Some(Reverse((time_ns, request))) = self.open.peek().copied()
-            && time_ns < self.now_ns
+    /// Completes what is due until `time_ns`.
+    fn complete(&mut self, set: &mut Set, time_ns: u64) -> Result<(), Box<dyn Error>> {
+        while let Some(Reverse((done_ns, request))) = self.open.peek().copied()
+            && done_ns <= time_ns
         {
             self.open.pop();
             let cpu = self.random(set.cpus.len() as u64) as u32;
-            set.put(&step_of(
-                request,
-                time_ns,
-                cpu,
-                Kind::Complete,
-                Categories::COMPLETE | Categories::FS,
-            ))?;
+            let categories = Categories::COMPLETE | Categories::FS;
+            set.put(&step_of(request, done_ns, cpu, Kind::Complete, categories))?;
         }
+        Ok(())
+    }
+
+    /// Submits one request, and completes others in between.
+    fn step(&mut self, set: &mut Set) -> Result<(), Box<dyn Error>> {
+        self.now_ns += 2_000 + self.random(8_000);
+        self.complete(set, self.now_ns)?;
         let request = Request {
             sector: PARTITION_START + 8 * self.random(100_000_000),
             bytes: 4096 << self.random(5),
@@ -173,6 +174,7 @@ impl Load {
         ];
         for (kind, categories) in steps {
             time_ns += 150;
+            self.complete(set, time_ns)?;
             set.put(&step_of(request, time_ns, cpu, kind, categories))?;
         }
         let done_ns = time_ns + 20_000 + self.random(150_000);
