@@ -3,13 +3,14 @@
 use blktrace_parse::{Categories, Kind, Record};
 
 use crate::event::{Event, SECTOR_BYTES, Step, empty_preflush_as_flush};
-use crate::request::{DeviceIndex, Flags, Op};
+use crate::request::{DeviceIndex, Flags, Op, Process};
 
 /// The sector of a request that has none, on old kernels.
 const NO_SECTOR: u64 = u64::MAX;
 
 /// The step that a record reports; `None` for what requests do not need (plugging, allocation,
 /// insertion) and for notes.
+#[inline]
 pub(super) fn step_of(record: &Record<'_>) -> Option<Step> {
     // Records about requests say what kind of request it is, those about bios do not.
     let of_request = Categories::FS | Categories::PASS_THROUGH;
@@ -27,12 +28,15 @@ pub(super) fn step_of(record: &Record<'_>) -> Option<Step> {
     }
 }
 
-/// The event of a record, without the submitter. `None` if its range ends beyond 64 bits.
+/// The event of a record; `process` submitted it, if it was queued. `None` if its range ends beyond
+/// 64 bits.
+#[inline]
 pub(super) fn event_of(
     record: &Record<'_>,
     step: Step,
     time_ns: u64,
     device: DeviceIndex,
+    process: impl FnOnce() -> Process,
 ) -> Option<Event> {
     let (op, flags) = operation(record);
     let is_completion = matches!(step, Step::RequestCompleted | Step::BioCompleted);
@@ -54,12 +58,13 @@ pub(super) fn event_of(
         length_bytes,
         cpu: Some(record.cpu),
         error: is_completion.then(|| record.errno()),
-        process: None,
+        process: is_queued.then(process),
         cgroup: record.cgroup.filter(|_| is_queued),
     })
 }
 
 /// What an I/O does and how it asks to be treated.
+#[inline]
 fn operation(record: &Record<'_>) -> (Op, Flags) {
     let categories = record.action.categories();
     let has = |category| categories.contains(category);
@@ -126,6 +131,13 @@ mod tests {
         }
     }
 
+    fn process() -> Process {
+        Process {
+            pid: 1,
+            name: "init".into(),
+        }
+    }
+
     #[track_caller]
     fn assert_operation(categories: u64, bytes: u32, op: Op, flags: &str) {
         let record = record(categories << 16 | 7, 0, bytes);
@@ -183,12 +195,15 @@ mod tests {
 
     #[test]
     fn each_step_has_what_belongs_to_it() {
-        let event = |action, step| event_of(&record(action, 8, 4096), step, 1, DeviceIndex(2));
+        let event =
+            |action, step| event_of(&record(action, 8, 4096), step, 1, DeviceIndex(2), process);
         let queued = event(0x0012_0001, Step::Queued).unwrap();
         assert_eq!((queued.cgroup, queued.error), (Some(9), None));
+        assert_eq!(queued.process, Some(process()));
         assert_eq!((queued.offset_bytes, queued.length_bytes), (4096, 4096));
         let completed = event(0x0182_0008, Step::RequestCompleted).unwrap();
         assert_eq!((completed.cgroup, completed.error), (None, Some(5)));
+        assert_eq!(completed.process, None);
         assert_eq!((completed.cpu, completed.time_ns), (Some(3), 1));
     }
 
@@ -200,6 +215,7 @@ mod tests {
                 Step::Issued,
                 0,
                 DeviceIndex(0),
+                process,
             )
             .map(|event| event.offset_bytes)
         };

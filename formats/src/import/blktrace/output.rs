@@ -98,14 +98,12 @@ impl<W: Write> Output<W> {
             self.malformed();
             return Ok(());
         };
-        let Some(mut event) = event_of(record, step, time_ns, device) else {
+        let process = || process_of(&self.names, &self.unnamed, record.pid);
+        let Some(event) = event_of(record, step, time_ns, device, process) else {
             self.malformed();
             return Ok(());
         };
         self.devices.count(device, step);
-        if step == Step::Queued {
-            event.process = Some(self.process(record.pid));
-        }
         self.pairing.event(event);
         Ok(())
     }
@@ -129,14 +127,6 @@ impl<W: Write> Output<W> {
             self.writer.device(&device)?;
         }
         Ok(Some(index))
-    }
-
-    fn process(&self, pid: u32) -> Process {
-        let name = self.names.get(&pid).unwrap_or(&self.unnamed);
-        Process {
-            pid,
-            name: Arc::clone(name),
-        }
     }
 
     fn payload(&mut self, record: &Record<'_>) -> Result<(), ImportError> {
@@ -262,5 +252,12 @@ fn at_zero(wall_ns: i64, until_zero_ns: i128) -> Anchor {
     Anchor {
         time_ns: 0,
         wall_ns: i64::try_from(wall_ns).unwrap_or(if wall_ns < 0 { i64::MIN } else { i64::MAX }),
+    }
+}
+
+fn process_of(names: &HashMap<u32, Arc<str>>, unnamed: &Arc<str>, pid: u32) -> Process {
+    Process {
+        pid,
+        name: Arc::clone(names.get(&pid).unwrap_or(unnamed)),
     }
 }
