@@ -37,23 +37,14 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::flawed_if(counters.lost_events > 0))
 }
 
-/// A file that begins with a blktrace magic of either byte order is that; a name without a file
-/// may be that of a blktrace set; all else is read as CSV, whose reader says what it misses.
+/// What is no trace of blktrace's is read as CSV, whose reader says what it misses. A name without a
+/// file may be mistyped: blktrace's importer says what it looked for.
 fn detect(path: &Path) -> Result<ImportFormat, Failure> {
-    const MAGIC: [u8; 3] = [0x65, 0x61, 0x74];
     if path == Path::new("-") {
         return Ok(ImportFormat::Csv);
     }
-    let Ok(file) = File::open(path) else {
-        return Ok(ImportFormat::Blktrace);
-    };
-    let mut start = Vec::new();
-    file.take(4)
-        .read_to_end(&mut start)
-        .map_err(|e| Failure::at(path.display(), e))?;
-    let reversed: Vec<u8> = start.iter().rev().copied().collect();
-    let is_blktrace = start.starts_with(&MAGIC) || reversed.starts_with(&MAGIC);
-    Ok(if is_blktrace {
+    let is_trace = !path.exists() || blktrace::is_trace(path).map_err(Failure::new)?;
+    Ok(if is_trace {
         ImportFormat::Blktrace
     } else {
         ImportFormat::Csv
