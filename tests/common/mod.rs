@@ -93,6 +93,11 @@ pub fn have_root_and(programs: &[&str]) -> bool {
         skip("needs root (loop devices, tracing)");
         return false;
     }
+    have(programs)
+}
+
+/// Whether these programs are here; says so and answers false when not.
+pub fn have(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| !on_path(program));
     if let Some(missing) = missing {
         skip(&format!("needs {missing}"));
