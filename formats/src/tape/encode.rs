@@ -12,6 +12,7 @@ use super::encoder::Level;
 use super::error::TapeError;
 use super::metadata::{self, BlockHeaderV1, ColumnV1, Stored};
 use super::model::Summary;
+use super::wire::MAX_METADATA_BYTES;
 
 /// Version of the payload of a block.
 pub const BLOCK_VERSION: u16 = 1;
@@ -201,7 +202,7 @@ impl BlockEncoder {
 /// Appends the part of a block's payload before its columns: version, length, header, checksum.
 pub fn put_header(form: &BlockHeaderV1, out: &mut Vec<u8>) -> Result<(), TapeError> {
     let mut header = Vec::new();
-    metadata::put_fields(form, &mut header)?;
+    metadata::put_fields("block header", form, MAX_METADATA_BYTES, &mut header)?;
     let start = out.len();
     out.extend_from_slice(&BLOCK_VERSION.to_le_bytes());
     out.extend_from_slice(&(header.len() as u32).to_le_bytes());

@@ -103,6 +103,14 @@ pub enum TapeError {
         /// Its place in the list.
         expected: usize,
     },
+    /// A metadata record cannot be encoded.
+    #[error("{what} cannot be stored: {reason}")]
+    NotStorable {
+        /// Which record.
+        what: &'static str,
+        /// What the encoder said.
+        reason: String,
+    },
     /// A metadata record exceeds what readers accept.
     #[error("{what} of {bytes} bytes: at most {max} bytes can be stored")]
     MetadataTooLong {

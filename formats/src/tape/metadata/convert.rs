@@ -1,271 +1,17 @@
-//! The stored form of metadata: versioned structs in the bincode encoding.
-//!
-//! A struct here is never edited, since tapes hold its bytes: a change is a new struct with the
-//! next version. The tests keep the bytes of every version.
+//! Between the values that the program works with and their stored form.
 
-use wincode::config::{Configuration, PREALLOCATION_SIZE_LIMIT_DISABLED};
-use wincode::{SchemaRead, SchemaWrite};
-
-use super::error::{Corrupt, TapeError};
-use super::id::TapeId;
-use super::model::{
+use super::forms::{
+    AnchorV1, CountersV1, DeviceExtentV1, DeviceV1, FooterV1, HeaderV1, IndexEntryV1, LossV1,
+    OpTotalsV1, SummaryV1,
+};
+use super::{Footer, IndexEntry, Stored};
+use crate::request::{DeviceIndex, Op};
+use crate::tape::error::Corrupt;
+use crate::tape::id::TapeId;
+use crate::tape::model::{
     Anchor, Clock, Counters, Device, DeviceExtent, ErrorCodes, Header, Layer, Loss, LossReason,
     OpTotals, Summary,
 };
-use super::wire::{FIELDS_AT, MAX_METADATA_BYTES, VERSION_AT, read_u16};
-use crate::request::{DeviceIndex, Op};
-
-/// Version of every struct that ends in `V1`.
-const V1: u16 = 1;
-
-/// A list may ask for this much memory before its elements have been seen.
-const PREALLOCATION_BYTES: usize = MAX_METADATA_BYTES as usize;
-const _: () = assert!(PREALLOCATION_BYTES < PREALLOCATION_SIZE_LIMIT_DISABLED);
-
-/// Fixed-width little-endian integers, `u64` lengths, one byte for the presence of an optional.
-type Encoding = Configuration<true, PREALLOCATION_BYTES>;
-
-/// [`Header`] as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct HeaderV1 {
-    tool: String,
-    host: Option<String>,
-    os: Option<String>,
-    clock_source: String,
-    clock_resolution_ns: u32,
-    backend: String,
-    options: Vec<String>,
-    error_codes: u8,
-    notes: Vec<String>,
-}
-
-/// [`Device`] as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct DeviceV1 {
-    index: u16,
-    name: String,
-    layer: u8,
-    size_bytes: Option<u64>,
-    logical_sector_bytes: Option<u32>,
-    physical_sector_bytes: Option<u32>,
-    model: Option<String>,
-    rotational: Option<bool>,
-    parents: Vec<String>,
-}
-
-/// [`Anchor`] as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct AnchorV1 {
-    time_ns: u64,
-    wall_ns: i64,
-}
-
-/// [`Loss`] as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct LossV1 {
-    from_ns: u64,
-    to_ns: u64,
-    events: u64,
-    reason: u8,
-}
-
-/// [`OpTotals`] of one operation as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct OpTotalsV1 {
-    op: u8,
-    requests: u64,
-    bytes: u64,
-}
-
-/// [`DeviceExtent`] as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct DeviceExtentV1 {
-    device: u16,
-    requests: u64,
-    min_offset_bytes: u64,
-    end_bytes: u64,
-    longest_transfer_bytes: u64,
-    alignment_bits: u64,
-}
-
-/// [`Counters`] as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct CountersV1 {
-    lost_events: u64,
-    unpaired_issues: u64,
-    unpaired_completions: u64,
-    ambiguous: u64,
-    late: u64,
-    merges: u64,
-    splits: u64,
-    requeues: u64,
-    coalesced_flushes: u64,
-    undecodable: u64,
-}
-
-/// [`Summary`] as stored: operations and devices without requests are left out, and so are
-/// counters that are all zero.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct SummaryV1 {
-    requests: u64,
-    first_ns: u64,
-    last_ns: u64,
-    ops: Vec<OpTotalsV1>,
-    devices: Vec<DeviceExtentV1>,
-    counters: Option<CountersV1>,
-    id: u128,
-}
-
-/// Where a column of a block stands.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct ColumnV1 {
-    /// Number of the column.
-    pub column: u8,
-    /// Size of its stored form.
-    pub bytes: u32,
-}
-
-/// A block's header as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct BlockHeaderV1 {
-    /// How many requests the tape has before this block: a gap tells how many are lost.
-    pub requests_before: u64,
-    /// Totals of the block's requests, and what was counted since the block before.
-    pub summary: SummaryV1,
-    /// The columns, in the order of their bodies.
-    pub columns: Vec<ColumnV1>,
-}
-
-/// One or more neighbouring blocks in the footer's index.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct IndexEntryV1 {
-    offset: u64,
-    blocks: u32,
-    requests: u64,
-    first_ns: u64,
-    last_ns: u64,
-}
-
-/// The footer as stored.
-#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
-pub struct FooterV1 {
-    tape_bytes: u64,
-    summary: SummaryV1,
-    anchors: Vec<AnchorV1>,
-    losses: Vec<LossV1>,
-    blocks: u64,
-    index: Vec<IndexEntryV1>,
-}
-
-/// Some neighbouring blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
-    /// Where the first block's record starts, from the start of the tape.
-    pub offset: u64,
-    /// How many blocks.
-    pub blocks: u32,
-    /// How many requests they hold.
-    pub requests: u64,
-    /// Earliest request.
-    pub first_ns: u64,
-    /// Latest request.
-    pub last_ns: u64,
-}
-
-/// What the footer holds.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Footer {
-    /// From the head magic to the footer's record.
-    pub tape_bytes: u64,
-    /// Totals of the tape.
-    pub summary: Summary,
-    /// Moments on both clocks.
-    pub anchors: Vec<Anchor>,
-    /// Losses, neighbours merged when there are many.
-    pub losses: Vec<Loss>,
-    /// How many block records the tape has.
-    pub blocks: u64,
-    /// Where they are.
-    pub index: Vec<IndexEntry>,
-}
-
-/// A metadata value with a stored form.
-pub trait Stored: Sized {
-    /// The stored form of this version of the program.
-    type Form: for<'de> SchemaRead<'de, Encoding, Dst = Self::Form>
-        + SchemaWrite<Encoding, Src = Self::Form>;
-    /// Name of the record, for messages.
-    const NAME: &'static str;
-
-    /// The stored form of the value.
-    fn to_form(&self) -> Self::Form;
-    /// The value of a stored form, if its numbers are assigned.
-    fn from_form(form: Self::Form) -> Result<Self, Corrupt>;
-}
-
-/// Appends the version and the fields of a value.
-pub fn put<T: Stored>(value: &T, out: &mut Vec<u8>) -> Result<(), TapeError> {
-    let fields = wincode::config::serialize(&value.to_form(), Encoding::new())
-        .map_err(|_| too_long::<T>(0))?;
-    let bytes = (fields.len() + FIELDS_AT) as u64;
-    if bytes > MAX_METADATA_BYTES {
-        return Err(too_long::<T>(bytes));
-    }
-    out.extend_from_slice(&V1.to_le_bytes());
-    out.extend_from_slice(&fields);
-    Ok(())
-}
-
-/// The value in a payload.
-pub fn get<T: Stored>(payload: &[u8]) -> Result<T, Corrupt> {
-    let version = read_u16(payload, VERSION_AT).ok_or(Corrupt::Short {
-        what: T::NAME,
-        bytes: payload.len(),
-    })?;
-    if version != V1 {
-        return Err(Corrupt::Version {
-            what: T::NAME,
-            found: version,
-            known: V1,
-        });
-    }
-    T::from_form(fields(T::NAME, &payload[FIELDS_AT..])?)
-}
-
-/// Appends a struct without a version.
-pub fn put_fields<F: SchemaWrite<Encoding, Src = F>>(
-    form: &F,
-    out: &mut Vec<u8>,
-) -> Result<(), TapeError> {
-    let fields = wincode::config::serialize(form, Encoding::new()).map_err(|_| {
-        TapeError::MetadataTooLong {
-            what: "block header",
-            bytes: 0,
-            max: MAX_METADATA_BYTES,
-        }
-    })?;
-    out.extend_from_slice(&fields);
-    Ok(())
-}
-
-/// A struct without a version; every byte must belong to it.
-pub fn fields<F>(what: &'static str, bytes: &[u8]) -> Result<F, Corrupt>
-where
-    F: for<'de> SchemaRead<'de, Encoding, Dst = F>,
-{
-    wincode::config::deserialize_exact(bytes, Encoding::new()).map_err(|error| Corrupt::Fields {
-        what,
-        reason: error.to_string(),
-    })
-}
-
-fn too_long<T: Stored>(bytes: u64) -> TapeError {
-    TapeError::MetadataTooLong {
-        what: T::NAME,
-        bytes,
-        max: MAX_METADATA_BYTES,
-    }
-}
 
 impl Stored for Header {
     type Form = HeaderV1;
@@ -475,6 +221,11 @@ impl Stored for Summary {
             id: TapeId(form.id),
             ..Summary::default()
         };
+        if !form.ops.is_sorted_by(|a, b| a.op < b.op) {
+            return Err(Corrupt::Inconsistent {
+                what: "operations of a summary are not in order",
+            });
+        }
         for OpTotalsV1 {
             op,
             requests,
