@@ -1,5 +1,7 @@
 //! What the metadata records say, over all the tapes that may be joined in one file.
 
+use std::collections::{BTreeSet, HashMap};
+
 use super::block::Block;
 use super::decode::BlockHeader;
 use super::error::Corrupt;
@@ -12,6 +14,8 @@ use crate::request::DeviceIndex;
 
 /// Most tapes that may be joined in one file.
 const MAX_PARTS: usize = 65_536;
+/// Most devices of one name that are compared.
+const NAMESAKES: usize = 64;
 /// Most devices of a file.
 const MAX_DEVICES: usize = 1 << u16::BITS;
 
@@ -25,6 +29,9 @@ pub struct Part {
     /// Whether the shift was found from the clock anchors; otherwise the part simply follows the
     /// latest request before it.
     pub by_clock: bool,
+    /// Whether its first record starts right at `offset`, without a magic before it and without
+    /// damage that explains it.
+    lacks_magic: bool,
     /// The file's index of each of its devices.
     devices: Vec<Option<DeviceIndex>>,
 }
@@ -47,11 +54,14 @@ pub struct Catalog {
     pub header: Header,
     pub devices: Vec<Device>,
     described: Vec<bool>,
+    by_name: HashMap<String, BTreeSet<DeviceIndex>>,
     /// Devices that requests name and no record describes.
     pub undescribed: u64,
     pub parts: Vec<Part>,
     pub tally: Tally,
     progress: Progress,
+    /// Whether the record that comes next stands right behind damage.
+    damaged_before: bool,
     first_anchor: Option<Anchor>,
     last_ns: u64,
 }
@@ -78,6 +88,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// Takes it that something could not be used here.
+    pub fn damaged(&mut self) {
+        self.damaged_before = true;
+    }
+
     /// Takes it that the trailer of a tape stands here.
     pub fn tail(&mut self) {
         self.progress.finished = self.progress.has_footer;
@@ -101,7 +116,11 @@ impl Catalog {
         let begins = record.opcode == opcode::HEADER && begun;
         if self.parts.is_empty() || begins || self.progress.has_footer {
             self.head(record.offset)?;
+            if let Some(part) = self.parts.last_mut() {
+                part.lacks_magic = !self.damaged_before;
+            }
         }
+        self.damaged_before = false;
         match record.opcode {
             opcode::HEADER => {
                 self.progress.has_header = true;
@@ -169,29 +188,46 @@ impl Catalog {
 
     /// Takes up a device of the current part: one that an earlier part had is the same device.
     fn device(&mut self, device: Device) -> Result<(), Corrupt> {
-        let only = self.parts.len() == 1;
         let own = device.index;
-        let part = self.parts.last().map_or(&[][..], |part| &part.devices);
-        let same = |known: &&Device| {
-            let index = known.index;
-            **known
-                == Device {
-                    index,
-                    ..device.clone()
-                }
-                && !part.contains(&Some(index))
-        };
-        let index = match self.devices.iter().find(same) {
-            Some(known) if !only => known.index,
-            _ if only => own,
-            _ => self.next_index()?,
+        let index = if self.parts.len() == 1 {
+            own
+        } else {
+            self.same_device(&device)
+                .map_or_else(|| self.next_index(), Ok)?
         };
         self.make_room(index);
         let slot = usize::from(index.0);
+        self.by_name
+            .entry(device.name.clone())
+            .or_default()
+            .insert(index);
         self.devices[slot] = Device { index, ..device };
         self.described[slot] = true;
-        self.assign(own, index);
+        if let Some(part) = self.parts.last_mut() {
+            part.assign(own, index);
+        }
         Ok(())
+    }
+
+    /// A device of an earlier part that differs from this one in nothing but its index, and is not
+    /// yet one of the current part.
+    fn same_device(&self, device: &Device) -> Option<DeviceIndex> {
+        let taken = self.parts.last().map_or(&[][..], |part| &part.devices);
+        let alike = |index: &&DeviceIndex| {
+            let known = &self.devices[usize::from(index.0)];
+            *known
+                == Device {
+                    index: **index,
+                    ..device.clone()
+                }
+                && !taken.contains(&Some(**index))
+        };
+        self.by_name
+            .get(&device.name)?
+            .iter()
+            .take(NAMESAKES)
+            .find(alike)
+            .copied()
     }
 
     fn next_index(&self) -> Result<DeviceIndex, Corrupt> {
@@ -215,12 +251,6 @@ impl Catalog {
                 ..Device::default()
             });
             self.described.push(false);
-        }
-    }
-
-    fn assign(&mut self, own: DeviceIndex, index: DeviceIndex) {
-        if let Some(part) = self.parts.last_mut() {
-            part.assign(own, index);
         }
     }
 
@@ -295,11 +325,16 @@ impl Catalog {
 }
 
 impl Part {
+    /// Whether the part's first record stands at this offset, without a magic before it.
+    pub(super) fn lacks_magic(&self, offset: u64) -> bool {
+        self.lacks_magic && self.offset == offset
+    }
+
     /// Whether requests are in the file as they are in the part.
     fn is_plain(&self) -> bool {
         let identical =
             |(own, index): (u16, &Option<DeviceIndex>)| index.is_none_or(|index| index.0 == own);
-        self.shift_ns == 0 && (0..).zip(&self.devices).all(identical)
+        self.shift_ns == 0 && (0..=u16::MAX).zip(&self.devices).all(identical)
     }
 
     fn assign(&mut self, own: DeviceIndex, index: DeviceIndex) {

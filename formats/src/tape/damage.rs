@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::error::Corrupt;
+use super::id::TapeId;
+use super::model::Summary;
 use super::wire::opcode;
 
 /// Most bad records that are listed one by one; more are only counted.
@@ -23,12 +25,27 @@ pub struct BadRecord {
     pub requests: Option<u64>,
 }
 
+impl BadRecord {
+    /// The lack of a magic before a tape's first record.
+    pub(super) fn no_magic(offset: u64) -> BadRecord {
+        BadRecord {
+            offset,
+            bytes: 0,
+            opcode: None,
+            fault: Fault::NoMagic,
+            requests: None,
+        }
+    }
+}
+
 /// What is wrong with a part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// No record starts here: a damaged header, or bytes that were never part of a tape.
     NoRecord,
+    /// A tape's records start without the magic that stands before them.
+    NoMagic,
     /// The file ends within the record, or another record starts within it.
     Truncated {
         /// Bytes that the record should have.
@@ -54,26 +71,34 @@ pub struct Damage {
     pub skipped_bytes: u64,
     /// Records that were found but could not be used.
     pub bad_records: u64,
+    /// Tapes without the magic before their records.
+    pub missing_magics: u64,
     /// The first bad records and skipped parts, in the order of the file.
     pub listed: Vec<BadRecord>,
     /// Records with a number that this program does not know, per number.
     pub unknown: BTreeMap<u8, u64>,
+    /// Columns of blocks, with a number that this program does not know.
+    pub unknown_columns: u64,
     /// Devices that requests name and no device record describes.
     pub undescribed_devices: u64,
     /// Requests that were in the tape and could not be read. Each block and the footer say how many
     /// come before them, so that only a loss at the end of a tape without a footer stays unknown.
     pub lost_requests: u64,
+    /// How many of the listed ones have been told what is lost with them.
+    attributed: usize,
 }
 
 impl Damage {
     /// Whether every byte of the file was understood or is private.
     pub fn is_clean(&self) -> bool {
-        *self
-            == Damage {
-                unknown: self.unknown.clone(),
-                ..Damage::default()
-            }
-            && !self.lacks_essentials()
+        let counts = [
+            self.skipped_bytes,
+            self.bad_records,
+            self.missing_magics,
+            self.undescribed_devices,
+            self.lost_requests,
+        ];
+        counts.iter().all(|count| *count == 0) && !self.lacks_essentials()
     }
 
     /// Whether a later version's records, which hold requests or change their meaning, were passed
@@ -86,7 +111,9 @@ impl Damage {
     }
 
     pub(super) fn add(&mut self, bad: BadRecord) {
-        if bad.opcode.is_none() {
+        if bad.fault == Fault::NoMagic {
+            self.missing_magics += 1;
+        } else if bad.opcode.is_none() {
             self.skipped_bytes = self.skipped_bytes.saturating_add(bad.bytes);
         } else {
             self.bad_records += 1;
@@ -96,52 +123,75 @@ impl Damage {
         }
     }
 
+    /// Counts requests as lost since this was called last, and says of which bad record they are if
+    /// only one can be meant.
+    pub(super) fn lose(&mut self, lost: u64) {
+        self.lost_requests = self.lost_requests.saturating_add(lost);
+        let bad = self.listed.get_mut(self.attributed..).unwrap_or_default();
+        let known = bad
+            .iter()
+            .filter_map(|bad| bad.requests)
+            .fold(0u64, u64::saturating_add);
+        let may_hold_requests = |bad: &&mut BadRecord| {
+            bad.requests.is_none()
+                && bad.bytes > 0
+                && bad.opcode.is_none_or(|opcode| opcode == opcode::BLOCK)
+        };
+        let mut open = bad.iter_mut().filter(may_hold_requests);
+        if let (Some(bad), None) = (open.next(), open.next()) {
+            bad.requests = Some(lost.saturating_sub(known));
+        }
+        self.attributed = self.listed.len();
+    }
+
     pub(super) fn add_unknown(&mut self, opcode: u8) {
         *self.unknown.entry(opcode).or_default() += 1;
     }
 }
 
-/// Follows the number of requests that should have been read, to know what is missing.
+/// Follows the blocks of a part, to know what is missing between them.
 #[derive(Debug, Default)]
 pub struct Continuity {
     part: usize,
+    /// Requests that should have come so far.
     expected: u64,
-    /// How many bad records were listed when the last good block was read.
-    listed: usize,
+    /// Requests and id of the blocks that did come.
+    read: u64,
+    id: TapeId,
 }
 
 impl Continuity {
-    /// Takes a good block of a part, which says how many requests come before it.
-    pub fn block(&mut self, part: usize, before: u64, requests: u64, damage: &mut Damage) {
-        self.reach(part, before, damage);
-        self.expected = self.expected.saturating_add(requests);
-    }
-
-    /// Takes a point of a part that so many requests come before.
-    pub fn reach(&mut self, part: usize, before: u64, damage: &mut Damage) {
-        if part != self.part {
-            self.part = part;
-            self.expected = 0;
-        }
+    /// Takes a block of a part, which so many requests should come before; returns how many of
+    /// them are missing.
+    pub fn block(&mut self, part: usize, before: u64, summary: &Summary) -> u64 {
+        self.enter(part);
         let lost = before.saturating_sub(self.expected);
-        self.expected = self.expected.max(before);
-        damage.lost_requests = damage.lost_requests.saturating_add(lost);
-        let since = damage.listed.get_mut(self.listed..).unwrap_or_default();
-        attribute(lost, since);
-        self.listed = damage.listed.len();
+        self.expected = self.expected.max(before).saturating_add(summary.requests);
+        self.read = self.read.saturating_add(summary.requests);
+        self.id = self.id.combine(summary.id);
+        lost
     }
-}
 
-/// Says of which bad record the lost requests are, if only one can be meant.
-fn attribute(lost: u64, bad: &mut [BadRecord]) {
-    let known = bad
-        .iter()
-        .filter_map(|bad| bad.requests)
-        .fold(0u64, u64::saturating_add);
-    let mut open = bad.iter_mut().filter(|bad| {
-        bad.requests.is_none() && bad.opcode.is_none_or(|opcode| opcode == opcode::BLOCK)
-    });
-    if let (Some(bad), None) = (open.next(), open.next()) {
-        bad.requests = Some(lost.saturating_sub(known));
+    /// Takes the totals of a part; returns how many requests are missing at its end.
+    pub fn footer(&mut self, part: usize, summary: &Summary) -> Result<u64, Corrupt> {
+        self.enter(part);
+        let differ = self.read == summary.requests && self.id != summary.id;
+        if differ || self.read > summary.requests {
+            return Err(Corrupt::Inconsistent {
+                what: "the footer does not fit the blocks before it",
+            });
+        }
+        let lost = summary.requests.saturating_sub(self.expected);
+        self.expected = self.expected.max(summary.requests);
+        Ok(lost)
+    }
+
+    fn enter(&mut self, part: usize) {
+        if part != self.part {
+            *self = Continuity {
+                part,
+                ..Continuity::default()
+            };
+        }
     }
 }

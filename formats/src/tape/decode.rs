@@ -98,6 +98,17 @@ impl BlockHeader {
     }
 }
 
+impl BlockHeader {
+    /// How many of its columns are of a later version.
+    pub fn unknown_columns(&self) -> u64 {
+        let known = number::COUNT as u8..number::FIRST_PRIVATE;
+        self.columns
+            .iter()
+            .filter(|(column, _)| known.contains(column))
+            .count() as u64
+    }
+}
+
 /// Decodes blocks.
 pub struct BlockDecoder {
     decoder: Decoder,

@@ -118,3 +118,89 @@ impl FromStr for TapeId {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{DeviceIndex, Flags, Op, Process};
+
+    fn requests() -> [Request; 3] {
+        let plain = Request {
+            time_ns: 1000,
+            offset_bytes: 4096,
+            length_bytes: 8192,
+            ..Request::default()
+        };
+        let full = Request {
+            time_ns: u64::MAX,
+            device: DeviceIndex(u16::MAX),
+            op: Op::Other,
+            flags: Flags::from_bits(u32::MAX),
+            offset_bytes: 1 << 63,
+            length_bytes: 1,
+            latency_ns: Some(0),
+            queue_ns: Some(2),
+            process: Some(Process {
+                pid: 4242,
+                name: "imap".into(),
+            }),
+            cgroup: Some(99),
+            cpu: Some(3),
+            error: Some(5),
+        };
+        let long_name = Request {
+            time_ns: 5,
+            device: DeviceIndex(1),
+            op: Op::Flush,
+            flags: Flags::PREFLUSH,
+            process: Some(Process {
+                pid: 1,
+                name: "x".repeat(100).into(),
+            }),
+            ..Request::default()
+        };
+        [plain, full, long_name]
+    }
+
+    /// The values are those of Python's `struct` and `xxhash` over the same fields.
+    #[test]
+    fn ids_are_the_sum_of_xxh3_over_the_canonical_form() {
+        let expected = [
+            "969b7d92f2b795f8bb394c3fa58a23b2",
+            "857953b1f2eb9db042808de307491452",
+            "9ea3766a322722ab34e26b238443b573",
+        ];
+        for (request, expected) in requests().iter().zip(expected) {
+            assert_eq!(TapeId::of(request).to_string(), expected);
+        }
+        let sum: TapeId = requests().iter().map(TapeId::of).sum();
+        assert_eq!(sum.to_string(), "bab847af17ca5654329c45463116ed77");
+        let backwards: TapeId = requests().iter().rev().map(TapeId::of).sum();
+        assert_eq!(backwards, sum);
+    }
+
+    #[test]
+    fn a_missing_value_is_not_a_zero() {
+        let absent = Request::default();
+        let zero = Request {
+            latency_ns: Some(0),
+            ..Request::default()
+        };
+        assert_ne!(TapeId::of(&absent), TapeId::of(&zero));
+    }
+
+    #[test]
+    fn ids_are_32_digits() {
+        let id = TapeId(0xab);
+        assert_eq!(id.to_string(), "000000000000000000000000000000ab");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for text in [
+            "",
+            "ab",
+            "0000000000000000000000000000000g",
+            "+00000000000000000000000000000ab",
+        ] {
+            assert_eq!(text.parse::<TapeId>(), Err(InvalidTapeId(text.into())));
+        }
+    }
+}

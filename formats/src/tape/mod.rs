@@ -14,6 +14,7 @@
 mod block;
 mod catalog;
 mod chain;
+mod check;
 mod column;
 mod damage;
 mod decode;
@@ -24,6 +25,7 @@ mod id;
 mod metadata;
 mod model;
 mod reader;
+mod repair;
 mod scanner;
 mod source;
 mod tally;
@@ -32,6 +34,7 @@ mod writer;
 
 pub use block::{Block, OptionalColumn};
 pub use catalog::Part;
+pub use check::{CheckReport, check};
 pub use column::Columns;
 pub use damage::{BadRecord, Damage, Fault};
 pub use encoder::{Encoder, Level};
@@ -39,6 +42,7 @@ pub use error::{Corrupt, TapeError};
 pub use id::{InvalidTapeId, TapeId};
 pub use model::*;
 pub use reader::TapeReader;
+pub use repair::{RepairReport, repair};
 pub use scanner::{Record, Scanner, Step};
 pub use writer::TapeWriter;
 

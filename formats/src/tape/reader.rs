@@ -11,14 +11,14 @@ use super::column::Columns;
 use super::damage::{BadRecord, Continuity, Damage, Fault};
 use super::decode::{BlockDecoder, BlockHeader};
 use super::error::{Corrupt, TapeError};
+use super::id::TapeId;
 use super::metadata::{self, Footer, Stored};
 use super::model::{Anchor, Device, Header, Loss, Summary};
 use super::scanner::{Record, Scanner, Step};
-use super::source::Source;
+use super::source::{READ_BYTES, Source};
 use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
 
-/// Bytes asked of the source at once when everything is read, and when only headers are.
-const READ_BYTES: usize = 256 << 10;
+/// Bytes asked of the source at once when only headers are read.
 const SKIM_BYTES: usize = 4 << 10;
 
 /// Reads a tape: what it is at once, its requests block by block.
@@ -36,6 +36,7 @@ pub struct TapeReader<R> {
     footer: Footer,
     has_footer: bool,
     columns: Columns,
+    verify_ids: bool,
     damage: Damage,
     continuity: Continuity,
     /// Everything before this offset has been counted in `damage` while reading blocks.
@@ -61,6 +62,7 @@ impl<R: Read + Seek> TapeReader<R> {
             footer: Footer::default(),
             has_footer: false,
             columns: Columns::ALL,
+            verify_ids: false,
             damage: Damage::default(),
             continuity: Continuity::default(),
             counted_to: 0,
@@ -74,6 +76,13 @@ impl<R: Read + Seek> TapeReader<R> {
     /// Chooses which columns [`TapeReader::next_block`] decodes. All, unless told otherwise.
     pub fn select(&mut self, columns: Columns) {
         self.columns = columns;
+    }
+
+    /// Decodes all columns from here on, and counts a block as damaged when its requests do not
+    /// hash to its id.
+    pub(super) fn verify_ids(&mut self) {
+        self.columns = Columns::ALL;
+        self.verify_ids = true;
     }
 
     /// Where the tape comes from.
@@ -132,41 +141,42 @@ impl<R: Read + Seek> TapeReader<R> {
             self.start()?;
         }
         loop {
-            let new = self.scanner.offset() >= self.counted_to;
-            match self.scanner.step() {
-                Step::Need(bytes) => self.source.feed(&mut self.scanner, bytes.max(READ_BYTES))?,
-                Step::Seek(offset) => self.source.seek(offset)?,
-                Step::Head(_) | Step::Tail(_) => (),
-                Step::Bad(bad) => {
-                    if bad.offset >= self.counted_to {
-                        self.damage.add(bad);
-                    }
+            let arrived = match self.scanner.step() {
+                Step::Need(bytes) => {
+                    self.source.feed(&mut self.scanner, bytes.max(READ_BYTES))?;
+                    continue;
+                }
+                Step::Seek(offset) => {
+                    self.source.seek(offset)?;
+                    continue;
                 }
                 Step::End => {
                     block.clear();
                     return Ok(false);
                 }
-                Step::Record(record) => {
-                    let (offset, bytes, opcode) = (record.offset, whole(&record), record.opcode);
-                    let part = self.catalog.part_at(offset);
-                    let result = if opcode == opcode::BLOCK {
-                        let decoded = self.decoder.get(record.payload, self.columns, block);
-                        decoded.and_then(|header| self.arrived(part, block, &header, new))
-                    } else {
-                        let seen = look_at(&record);
-                        seen.map(|seen| self.passed(part, opcode, &seen, new))
-                    };
-                    match result {
-                        Ok(false) => (),
-                        Ok(true) => {
-                            self.counted_to = self.counted_to.max(self.scanner.offset());
-                            return Ok(true);
-                        }
-                        Err(corrupt) => self.spoiled(offset, bytes, opcode, corrupt, new),
+                Step::Head(_) | Step::Tail(_) => false,
+                Step::Bad(bad) => {
+                    if bad.offset >= self.counted_to {
+                        self.damage.add(bad);
                     }
+                    false
                 }
-            }
+                Step::Record(record) => {
+                    let at = At::of(&record, record.offset >= self.counted_to);
+                    let seen = if record.opcode == opcode::BLOCK {
+                        self.decoder
+                            .get(record.payload, self.columns, block)
+                            .map(Seen::Block)
+                    } else {
+                        look_at(&record)
+                    };
+                    self.take(&at, seen, block)
+                }
+            };
             self.counted_to = self.counted_to.max(self.scanner.offset());
+            if arrived {
+                return Ok(true);
+            }
         }
     }
 
@@ -178,16 +188,43 @@ impl<R: Read + Seek> TapeReader<R> {
     fn start(&mut self) -> Result<(), TapeError> {
         if self.counted_to == 0 {
             let undescribed_devices = self.damage.undescribed_devices;
-            self.damage = Damage {
-                undescribed_devices,
-                ..Damage::default()
-            };
+            self.damage = Damage::default();
+            self.damage.undescribed_devices = undescribed_devices;
         }
         self.scanner = Scanner::new();
         self.source.seek(0)?;
         self.continuity = Continuity::default();
         self.started = true;
         Ok(())
+    }
+
+    /// Takes what a record turned out to be; `true` when `block` has requests.
+    fn take(&mut self, at: &At, seen: Result<Seen, Corrupt>, block: &mut Block) -> bool {
+        let part = self.catalog.part_at(at.offset);
+        if at.new
+            && self
+                .catalog
+                .parts
+                .get(part)
+                .is_some_and(|part| part.lacks_magic(at.offset))
+        {
+            self.damage.add(BadRecord::no_magic(at.offset));
+        }
+        let taken = seen.and_then(|seen| match seen {
+            Seen::Block(header) => self.arrived(part, block, &header, at.new),
+            Seen::Footer(summary) => self.concluded(part, &summary, at.new),
+            Seen::Other => Ok(false),
+            Seen::Unknown => {
+                if at.new {
+                    self.damage.add_unknown(at.opcode);
+                }
+                Ok(false)
+            }
+        });
+        taken.unwrap_or_else(|corrupt| {
+            self.spoiled(at, corrupt);
+            false
+        })
     }
 
     /// Takes a decoded block; `true` when it has requests.
@@ -198,32 +235,48 @@ impl<R: Read + Seek> TapeReader<R> {
         header: &BlockHeader,
         new: bool,
     ) -> Result<bool, Corrupt> {
+        let id = || {
+            block
+                .requests()
+                .map(|request| TapeId::of(&request))
+                .sum::<TapeId>()
+        };
+        if self.verify_ids && id() != header.summary.id {
+            return Err(Corrupt::Inconsistent {
+                what: "a block's requests do not hash to its id",
+            });
+        }
         self.catalog.adopt_block(part, block)?;
         self.damage.undescribed_devices = self.catalog.undescribed;
+        let lost = self
+            .continuity
+            .block(part, header.requests_before, &header.summary);
         if new {
-            let requests = header.summary.requests;
-            self.continuity
-                .block(part, header.requests_before, requests, &mut self.damage);
+            self.damage.unknown_columns += header.unknown_columns();
+            self.damage.lose(lost);
         }
         Ok(!block.is_empty())
     }
 
-    /// Takes a record that is not a block; `false`, since it has no requests.
-    fn passed(&mut self, part: usize, opcode: u8, seen: &Seen, new: bool) -> bool {
-        match seen {
-            Seen::Unknown if new => self.damage.add_unknown(opcode),
-            Seen::Footer { requests } if new => {
-                self.continuity.reach(part, *requests, &mut self.damage);
-            }
-            _ => (),
+    /// Takes the totals in a part's footer; `false`, since they are no block.
+    fn concluded(&mut self, part: usize, summary: &Summary, new: bool) -> Result<bool, Corrupt> {
+        let lost = self.continuity.footer(part, summary);
+        if new {
+            self.damage.lose(lost?);
         }
-        false
+        Ok(false)
     }
 
     /// Counts a record whose checksum is right and whose content is not.
-    fn spoiled(&mut self, offset: u64, bytes: u64, opcode: u8, corrupt: Corrupt, new: bool) {
-        if new {
+    fn spoiled(&mut self, at: &At, corrupt: Corrupt) {
+        if at.new {
             let fault = Fault::Content(corrupt);
+            let At {
+                offset,
+                bytes,
+                opcode,
+                ..
+            } = *at;
             self.damage.add(BadRecord {
                 offset,
                 bytes,
@@ -243,32 +296,20 @@ impl<R: Read + Seek> TapeReader<R> {
                 Step::Seek(offset) => self.source.seek(offset)?,
                 Step::Head(offset) => drop(self.catalog.head(offset)),
                 Step::Tail(_) => self.catalog.tail(),
-                Step::Bad(bad) => self.damage.add(bad),
+                Step::Bad(bad) => {
+                    self.catalog.damaged();
+                    self.damage.add(bad);
+                }
                 Step::End => break,
                 Step::Record(record) => {
                     records += 1;
-                    if let Some(footer) = &footer
-                        && record.opcode == opcode::BLOCK
-                        && self.catalog.describes(&footer.summary)
-                    {
+                    let enough = |footer: &Footer| self.catalog.describes(&footer.summary);
+                    if record.opcode == opcode::BLOCK && footer.as_ref().is_some_and(enough) {
                         break;
                     }
-                    let (offset, bytes, opcode) = (record.offset, whole(&record), record.opcode);
-                    match self.catalog.note(&record) {
-                        Ok(true) => (),
-                        Ok(false) => self.damage.add_unknown(opcode),
-                        Err(Corrupt::Version { what, found, known })
-                            if opcode == opcode::HEADER =>
-                        {
-                            return Err(TapeError::TooNew {
-                                what,
-                                offset,
-                                found,
-                                known,
-                            });
-                        }
-                        Err(corrupt) => self.spoiled(offset, bytes, opcode, corrupt, true),
-                    }
+                    let noted = self.catalog.note(&record);
+                    let at = At::of(&record, true);
+                    self.noted(&at, noted)?;
                 }
             }
         }
@@ -276,6 +317,28 @@ impl<R: Read + Seek> TapeReader<R> {
             return Err(self.source.not_a_tape());
         }
         self.conclude(footer);
+        Ok(())
+    }
+
+    /// Counts what is wrong with a record that the catalog has taken up.
+    fn noted(&mut self, at: &At, noted: Result<bool, Corrupt>) -> Result<(), TapeError> {
+        let part = self.catalog.parts.last();
+        if part.is_some_and(|part| part.lacks_magic(at.offset)) {
+            self.damage.add(BadRecord::no_magic(at.offset));
+        }
+        match noted {
+            Ok(true) => (),
+            Ok(false) => self.damage.add_unknown(at.opcode),
+            Err(Corrupt::Version { what, found, known }) if at.opcode == opcode::HEADER => {
+                return Err(TapeError::TooNew {
+                    what,
+                    offset: at.offset,
+                    found,
+                    known,
+                });
+            }
+            Err(corrupt) => self.spoiled(at, corrupt),
+        }
         Ok(())
     }
 
@@ -317,35 +380,50 @@ impl<R> fmt::Debug for TapeReader<R> {
     }
 }
 
-/// What a record other than a block turned out to be.
+/// Where a record stands.
+struct At {
+    offset: u64,
+    bytes: u64,
+    opcode: u8,
+    /// Whether its damage has not been counted yet.
+    new: bool,
+}
+
+impl At {
+    fn of(record: &Record<'_>, new: bool) -> At {
+        let bytes = record
+            .payload_bytes
+            .saturating_add(RECORD_OVERHEAD_BYTES as u64);
+        At {
+            offset: record.offset,
+            bytes,
+            opcode: record.opcode,
+            new,
+        }
+    }
+}
+
+/// What a record turned out to be.
 enum Seen {
-    Known,
-    /// A footer, which tells how many requests its tape has.
-    Footer {
-        requests: u64,
-    },
+    Block(BlockHeader),
+    Footer(Summary),
+    Other,
     Unknown,
 }
 
 /// Looks whether the content of a record can be used.
 fn look_at(record: &Record<'_>) -> Result<Seen, Corrupt> {
     fn known<T: Stored>(record: &Record<'_>) -> Result<Seen, Corrupt> {
-        metadata::get::<T>(record.payload).map(|_| Seen::Known)
+        metadata::get::<T>(record.payload).map(|_| Seen::Other)
     }
     match record.opcode {
         opcode::HEADER => known::<Header>(record),
         opcode::DEVICE => known::<Device>(record),
         opcode::ANCHOR => known::<Anchor>(record),
         opcode::LOSS => known::<Loss>(record),
-        opcode::FOOTER => metadata::get::<Footer>(record.payload).map(|footer| Seen::Footer {
-            requests: footer.summary.requests,
-        }),
+        opcode::FOOTER => {
+            metadata::get::<Footer>(record.payload).map(|footer| Seen::Footer(footer.summary))
+        }
         _ => Ok(Seen::Unknown),
     }
-}
-
-fn whole(record: &Record<'_>) -> u64 {
-    record
-        .payload_bytes
-        .saturating_add(RECORD_OVERHEAD_BYTES as u64)
 }

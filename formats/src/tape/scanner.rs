@@ -101,6 +101,16 @@ enum Boundary {
     Short,
 }
 
+/// The header of a block, at the front of its payload.
+enum Front {
+    /// In so many bytes of the payload.
+    Here(usize),
+    /// Once there are so many unused bytes.
+    Need(usize),
+    /// Damaged, or cut off.
+    Nowhere,
+}
+
 /// A [`Step`] that does not borrow, or the wish to go on at once.
 enum Found {
     Again,
@@ -360,20 +370,14 @@ impl Scanner {
     /// Takes the header of a block and passes over its columns.
     fn skim_block(&mut self, header: RecordHeader) -> Found {
         let record = self.offset;
-        let payload = &self.unused()[RECORD_HEADER_BYTES..];
-        let needed = match header_bytes(payload) {
-            Some(Ok(needed)) => needed,
-            Some(Err(_)) => usize::MAX,
-            None => BLOCK_HEADER_AT,
+        let front = match self.block_front(header) {
+            Front::Here(bytes) => self.unused()[RECORD_HEADER_BYTES..][..bytes].to_vec(),
+            Front::Need(bytes) => return self.need(bytes),
+            Front::Nowhere => {
+                self.distrusted = Some(record);
+                return Found::Again;
+            }
         };
-        if needed as u64 > header.length || (payload.len() < needed && self.ended) {
-            self.distrusted = Some(record);
-            return Found::Again;
-        }
-        if payload.len() < needed {
-            return self.need(RECORD_HEADER_BYTES + needed);
-        }
-        let front = payload[..needed].to_vec();
         self.skimmed = front;
         self.state = State::Skimmed {
             record,
@@ -383,25 +387,67 @@ impl Scanner {
         self.go_to(record + bytes)
     }
 
-    /// Gives out the skimmed block when another record follows it; else it must be read whole.
-    fn behind_skimmed(&mut self, record: u64, payload_bytes: u64) -> Found {
-        match self.boundary() {
-            Boundary::Short => {
-                self.state = State::Skimmed {
-                    record,
-                    payload_bytes,
-                };
-                self.need(RECORD_HEADER_BYTES)
-            }
-            Boundary::Nothing => {
-                self.distrusted = Some(record);
-                self.go_to(record)
-            }
-            Boundary::Head | Boundary::Record(_) | Boundary::Trailer => Found::Skimmed {
-                offset: record,
-                payload_bytes,
-            },
+    /// Looks for the header of the block whose record starts here.
+    fn block_front(&self, header: RecordHeader) -> Front {
+        let payload = &self.unused()[RECORD_HEADER_BYTES..];
+        let bytes = match header_bytes(payload) {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(_)) => return Front::Nowhere,
+            None => BLOCK_HEADER_AT,
+        };
+        if bytes as u64 > header.length || (payload.len() < bytes && self.ended) {
+            return Front::Nowhere;
         }
+        if payload.len() < bytes {
+            Front::Need(RECORD_HEADER_BYTES + bytes)
+        } else {
+            Front::Here(bytes)
+        }
+    }
+
+    /// Gives out the skimmed block when the block that goes on where it ends follows it; else it
+    /// must be read whole: what follows may belong to another tape, joined to a torn one.
+    fn behind_skimmed(&mut self, record: u64, payload_bytes: u64) -> Found {
+        let needed = match self.boundary() {
+            Boundary::Short => RECORD_HEADER_BYTES,
+            Boundary::Record(header) if header.opcode == opcode::BLOCK => {
+                match self.block_front(header) {
+                    Front::Need(bytes) => bytes,
+                    Front::Here(bytes)
+                        if self.goes_on(&self.unused()[RECORD_HEADER_BYTES..][..bytes]) =>
+                    {
+                        return Found::Skimmed {
+                            offset: record,
+                            payload_bytes,
+                        };
+                    }
+                    Front::Here(_) | Front::Nowhere => 0,
+                }
+            }
+            _ => 0,
+        };
+        if needed > 0 {
+            self.state = State::Skimmed {
+                record,
+                payload_bytes,
+            };
+            return self.need(needed);
+        }
+        self.distrusted = Some(record);
+        self.go_to(record)
+    }
+
+    /// Whether a block's header counts on from the skimmed one.
+    fn goes_on(&self, front: &[u8]) -> bool {
+        let headers = BlockHeader::parse(&self.skimmed)
+            .ok()
+            .zip(BlockHeader::parse(front).ok());
+        headers.is_some_and(|(skimmed, next)| {
+            skimmed
+                .requests_before
+                .checked_add(skimmed.summary.requests)
+                == Some(next.requests_before)
+        })
     }
 
     /// Checks the payload of an unknown record piece by piece.

@@ -10,7 +10,7 @@ use super::wire::{
 };
 
 /// Most bytes read at once.
-const READ_BYTES: usize = 256 << 10;
+pub const READ_BYTES: usize = 256 << 10;
 
 /// What a tape is read from.
 #[derive(Debug)]
@@ -43,9 +43,12 @@ impl<R: Read + Seek> Source<R> {
 
     /// Feeds some bytes, at most `bytes`, or the end.
     pub fn feed(&mut self, scanner: &mut Scanner, bytes: usize) -> Result<(), TapeError> {
-        self.buffer.resize(bytes.min(READ_BYTES), 0);
+        let bytes = bytes.min(READ_BYTES);
+        if self.buffer.len() < bytes {
+            self.buffer = vec![0; bytes];
+        }
         loop {
-            match self.inner.read(&mut self.buffer) {
+            match self.inner.read(&mut self.buffer[..bytes]) {
                 Ok(0) => scanner.end(),
                 Ok(count) => scanner.feed(&self.buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,

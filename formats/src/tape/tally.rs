@@ -113,7 +113,7 @@ fn extents(block: &Block) -> Vec<DeviceExtent> {
     for (device, ((op, offset), length)) in block.devices.iter().zip(rows) {
         extents[usize::from(device.0)].add(*op, *offset, *length);
     }
-    let devices = (0..).map(DeviceIndex).zip(extents);
+    let devices = (0..=u16::MAX).map(DeviceIndex).zip(extents);
     devices
         .filter(|(_, extent)| extent.requests > 0)
         .map(|(device, extent)| extent.finish(device))

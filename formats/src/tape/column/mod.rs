@@ -45,6 +45,8 @@ pub mod number {
     pub const ERROR: u8 = 10;
     /// Columns that this version knows.
     pub const COUNT: usize = 11;
+    /// First private number.
+    pub const FIRST_PRIVATE: u8 = 0x80;
 }
 
 /// Operation and flags as one value: the operation in the low byte, flags above it.

@@ -1,0 +1,268 @@
+//! A new tape with all that is whole in a damaged one.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Seek, Write};
+
+use super::block::Block;
+use super::chain::Chain;
+use super::column::Columns;
+use super::damage::{BadRecord, Damage, Fault};
+use super::decode::BlockDecoder;
+use super::encode::put_header;
+use super::error::{Corrupt, TapeError};
+use super::metadata::{self, BlockHeaderV1, ColumnV1, Stored};
+use super::model::{Device, Header};
+use super::scanner::{Record, Scanner, Step};
+use super::source::{READ_BYTES, Source};
+use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
+use crate::request::DeviceIndex;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default)]
+pub struct RepairReport {
+    /// Blocks in the new tape.
+    pub blocks: u64,
+    /// Requests in the new tape.
+    pub requests: u64,
+    /// Size of the new tape.
+    pub bytes: u64,
+    /// What was left out. Its `lost_requests` is not counted here: [`check`](super::check) of the
+    /// old tape tells it.
+    pub left_out: Damage,
+}
+
+/// Writes a new tape with all whole records of `source`, which is cut off, damaged or joined from
+/// several tapes; joined tapes stay joined, each with its own footer.
+///
+/// Columns are copied as they are. A header or device that is lost is replaced by a stand-in that
+/// says so.
+///
+/// # Errors
+///
+/// When the source or the sink fails, or the source holds no record of a tape.
+pub fn repair<R: Read + Seek, W: Write>(source: R, sink: W) -> Result<RepairReport, TapeError> {
+    let mut source = Source::new(source);
+    source.seek(0)?;
+    let mut repair = Repair {
+        sink,
+        out: Vec::new(),
+        open: None,
+        decoder: BlockDecoder::new().map_err(|error| TapeError::Compress { error })?,
+        block: Block::new(),
+        report: RepairReport::default(),
+    };
+    let mut scanner = Scanner::new();
+    let mut records = 0u64;
+    loop {
+        match scanner.step() {
+            Step::Need(bytes) => source.feed(&mut scanner, bytes.max(READ_BYTES))?,
+            Step::Seek(offset) => source.seek(offset)?,
+            Step::Head(_) => repair.finish_part()?,
+            Step::Tail(_) => (),
+            Step::Bad(bad) => repair.report.left_out.add(bad),
+            Step::End => break,
+            Step::Record(record) => {
+                records += 1;
+                repair.record(&record)?;
+            }
+        }
+        repair.drain()?;
+    }
+    if records == 0 {
+        return Err(source.not_a_tape());
+    }
+    repair.finish_part()?;
+    repair.drain()?;
+    let flushed = repair.sink.flush();
+    flushed.map_err(|error| TapeError::Io {
+        offset: repair.report.bytes,
+        error,
+    })?;
+    Ok(repair.report)
+}
+
+struct Repair<W> {
+    sink: W,
+    out: Vec<u8>,
+    open: Option<Open>,
+    decoder: BlockDecoder,
+    block: Block,
+    report: RepairReport,
+}
+
+/// The tape that is being written.
+struct Open {
+    chain: Chain,
+    described: BTreeSet<DeviceIndex>,
+}
+
+/// Why a record is not copied.
+enum Obstacle {
+    /// Its content cannot be used: the repair goes on without it.
+    Content(Corrupt),
+    /// The repair cannot go on.
+    Tape(TapeError),
+}
+
+impl From<Corrupt> for Obstacle {
+    fn from(corrupt: Corrupt) -> Self {
+        Obstacle::Content(corrupt)
+    }
+}
+
+impl From<TapeError> for Obstacle {
+    fn from(error: TapeError) -> Self {
+        Obstacle::Tape(error)
+    }
+}
+
+impl<W: Write> Repair<W> {
+    /// Copies a record, unless its content cannot be used.
+    fn record(&mut self, record: &Record<'_>) -> Result<(), TapeError> {
+        match self.copy(record) {
+            Ok(()) => Ok(()),
+            Err(Obstacle::Tape(error)) => Err(error),
+            Err(Obstacle::Content(corrupt)) => {
+                let bytes = record
+                    .payload_bytes
+                    .saturating_add(RECORD_OVERHEAD_BYTES as u64);
+                let (opcode, fault) = (Some(record.opcode), Fault::Content(corrupt));
+                self.report.left_out.add(BadRecord {
+                    offset: record.offset,
+                    bytes,
+                    opcode,
+                    fault,
+                    requests: None,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn copy(&mut self, record: &Record<'_>) -> Result<(), Obstacle> {
+        let payload = record.payload;
+        match record.opcode {
+            opcode::FOOTER => {
+                if self.open.is_none() {
+                    self.begin_part(&lost_header())?;
+                }
+                return Ok(self.finish_part()?);
+            }
+            opcode::HEADER => {
+                self.finish_part()?;
+                let header = metadata::get(payload);
+                self.begin_part(header.as_ref().unwrap_or(&lost_header()))?;
+                return Ok(header.map(|_| ())?);
+            }
+            _ if self.open.is_none() => self.begin_part(&lost_header())?,
+            _ => (),
+        }
+        if record.opcode == opcode::BLOCK {
+            return self.copy_block(payload);
+        }
+        let Repair {
+            open: Some(open),
+            out,
+            ..
+        } = self
+        else {
+            return Ok(());
+        };
+        match record.opcode {
+            opcode::DEVICE => {
+                let device = metadata::get::<Device>(payload)?;
+                open.chain.metadata(opcode::DEVICE, &device, out)?;
+                open.described.insert(device.index);
+            }
+            opcode::ANCHOR => open.chain.anchor(metadata::get(payload)?, out)?,
+            opcode::LOSS => open.chain.loss(metadata::get(payload)?, out)?,
+            opcode if payload.len() as u64 == record.payload_bytes => {
+                open.chain.put(opcode, out, |out| {
+                    out.extend_from_slice(payload);
+                    Ok(())
+                })?;
+            }
+            // Too long to hold.
+            opcode => self.report.left_out.add_unknown(opcode),
+        }
+        Ok(())
+    }
+
+    /// Copies a block that decodes: its columns as they are, under a header that counts the
+    /// requests before it anew.
+    fn copy_block(&mut self, payload: &[u8]) -> Result<(), Obstacle> {
+        let header = self.decoder.get(payload, Columns::ALL, &mut self.block)?;
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        for extent in &header.summary.devices {
+            if open.described.insert(extent.device) {
+                self.report.left_out.undescribed_devices += 1;
+                open.chain
+                    .metadata(opcode::DEVICE, &lost_device(extent.device), &mut self.out)?;
+            }
+        }
+        let columns = header.columns.iter().map(|(column, bytes)| ColumnV1 {
+            column: *column,
+            bytes: *bytes as u32,
+        });
+        let form = BlockHeaderV1 {
+            requests_before: open.chain.requests(),
+            summary: header.summary.to_form(),
+            columns: columns.collect(),
+        };
+        open.chain.block(&header.summary, &mut self.out, |out| {
+            put_header(&form, out)?;
+            out.extend_from_slice(&payload[header.bodies_at..]);
+            Ok(())
+        })?;
+        self.report.blocks += 1;
+        self.report.requests += header.summary.requests;
+        Ok(())
+    }
+
+    fn begin_part(&mut self, header: &Header) -> Result<(), TapeError> {
+        let mut chain = Chain::start(&mut self.out);
+        chain.metadata(opcode::HEADER, header, &mut self.out)?;
+        self.open = Some(Open {
+            chain,
+            described: BTreeSet::new(),
+        });
+        Ok(())
+    }
+
+    fn finish_part(&mut self) -> Result<(), TapeError> {
+        if let Some(open) = self.open.take() {
+            open.chain.finish(&mut self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the sink what has been made.
+    fn drain(&mut self) -> Result<(), TapeError> {
+        let written = self.sink.write_all(&self.out);
+        written.map_err(|error| TapeError::Io {
+            offset: self.report.bytes,
+            error,
+        })?;
+        self.report.bytes += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+fn lost_header() -> Header {
+    Header {
+        tool: "unknown".to_owned(),
+        notes: vec!["the header of this tape was lost".to_owned()],
+        ..Header::default()
+    }
+}
+
+fn lost_device(index: DeviceIndex) -> Device {
+    Device {
+        index,
+        name: format!("undescribed-{}", index.0),
+        ..Device::default()
+    }
+}
