@@ -8,13 +8,15 @@
 mod common;
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::{LoopDevice, have_root_and, is_root, options, output, record, skip};
 use iotape_capture::{CaptureError, Ended, Options, Session, Status, Warning, doctor};
-use iotape_formats::tape::Layer;
+use iotape_formats::tape::{Layer, TapeError};
 
 const MIB: u64 = 1 << 20;
 
@@ -121,17 +123,42 @@ fn a_device_that_goes_away_ends_the_recording() {
     let session = Session::start(&long).unwrap();
     output("losetup", &["--detach", &device.path]);
     let report = session
-        .run(
-            Vec::new(),
-            &std::sync::atomic::AtomicBool::new(false),
-            &mut |_| {},
-        )
+        .run(Vec::new(), &AtomicBool::new(false), &mut |_| {})
         .unwrap();
     assert_eq!(report.ended, Ended::DevicesGone);
     let gone = Warning::DeviceGone {
         device: device.name().to_owned(),
     };
     assert!(report.warnings.contains(&gone), "{:?}", report.warnings);
+}
+
+/// A file system without space.
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_tape_that_cannot_be_written_ends_the_recording_with_its_error() {
+    if !have_root_and(&["losetup"]) {
+        return;
+    }
+    let device = LoopDevice::new(16 * MIB);
+    let session = Session::start(&options(&device.path)).unwrap();
+    let result = session.run(Full, &AtomicBool::new(true), &mut |_| {});
+    match result {
+        Err(CaptureError::Tape(TapeError::Io { offset: 0, error })) => {
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        }
+        other => panic!("expected the sink's error: {other:?}"),
+    }
 }
 
 #[test]
