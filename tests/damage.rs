@@ -148,7 +148,7 @@ fn a_torn_tape_of_several_blocks_keeps_the_whole_ones() {
     let bench = Bench::new(140_000);
     let check = bench.ordeal(
         "cut in the last block",
-        &bench.original[..bench.original.len() * 9 / 10],
+        &bench.original[..bench.original.len() * 24 / 25],
     );
     assert_eq!(check.status, 3, "{}", check.stderr);
     let path = bench.folder.path().join("damaged.iotape");

@@ -41,10 +41,7 @@ impl LoopDevice {
             }
         };
         let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-        Some(LoopDevice {
-            path,
-            backing,
-        })
+        Some(LoopDevice { path, backing })
     }
 
     /// A device of zeros.

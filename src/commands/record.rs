@@ -35,7 +35,11 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     let report = session.run(file, &stop, &mut show).map_err(Failure::new)?;
     line.clear();
 
-    for warning in report.warnings.iter().filter(|warning| !known.contains(warning)) {
+    for warning in report
+        .warnings
+        .iter()
+        .filter(|warning| !known.contains(warning))
+    {
         warn(warning);
     }
     show_report(args, &report)?;

@@ -44,6 +44,7 @@ pub use model::*;
 pub use reader::TapeReader;
 pub use repair::{RepairReport, repair};
 pub use scanner::{Record, Scanner, Step};
+pub use wire::record_name;
 pub use writer::TapeWriter;
 
 /// Most requests in a block.

@@ -65,6 +65,20 @@ pub mod opcode {
     pub const FIRST_PRIVATE: u8 = 0x80;
 }
 
+/// What a record of this number is called, such as `block`, or `record 0x41`.
+pub fn record_name(opcode: u8) -> String {
+    let name = match opcode {
+        opcode::HEADER => "header",
+        opcode::DEVICE => "device",
+        opcode::ANCHOR => "anchor",
+        opcode::LOSS => "loss",
+        opcode::BLOCK => "block",
+        opcode::FOOTER => "footer",
+        _ => return format!("record {opcode:#04x}"),
+    };
+    name.to_owned()
+}
+
 /// A record's header, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
