@@ -1,7 +1,7 @@
 //! Tapes into other tapes: cut, filter, scale, anonymize, and merge by wall clock.
 //!
 //! [`Edit`] decides about one request at a time and holds no state, so a tape of any length is
-//! edited in the memory of a block. [`merge`] brings several tapes onto one clock first.
+//! edited in the memory of a block. [`Merged`] brings several tapes onto one clock first.
 
 mod merge;
 
