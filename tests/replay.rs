@@ -12,9 +12,11 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use common::sandbox;
-use common::{Ended, iotape, run, skip, tape_of_rows};
+use common::{Ended, iotape, run, skip, tape_of_rows, tool};
 use serde_json::Value;
 
 /// 20,000 requests over 64 MiB, every twentieth a write, a flush now and then.
@@ -163,4 +165,52 @@ fn tables_fit_80_columns() {
         ended.stdout
     );
     assert!(ended.stdout.contains("light") && ended.stdout.contains("heavy"));
+}
+
+#[test]
+fn ctrl_c_gives_what_was_measured_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = load(folder.path());
+    let args = words(
+        &tape,
+        &["--engine", "null", "--depth", "8", "--for", "60s", "--json"],
+    );
+    let child = iotape(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    tool("kill", ["-INT", &child.id().to_string()]);
+    let document = Ended::from(child.wait_with_output().unwrap())
+        .expect(3)
+        .json();
+    let run = &document["runs"][0];
+    assert_eq!(run["valid"], false);
+    assert!(
+        run["reasons"].to_string().contains("interrupted"),
+        "{}",
+        run["reasons"]
+    );
+    assert!(
+        run["requests"].as_u64().unwrap() > 20_000,
+        "{}",
+        run["requests"]
+    );
+}
+
+#[test]
+fn repeating_and_warming_up_are_bounded_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = load(folder.path());
+    let options = [
+        "--engine", "null", "--depth", "8", "--for", "500ms", "--warmup", "200ms", "--json",
+    ];
+    let document = run(words(&tape, &options)).expect(0).json();
+    let run = &document["runs"][0];
+    let seconds = run["elapsed_ns"].as_f64().unwrap() / 1e9;
+    assert!((0.4..0.8).contains(&seconds), "{seconds}");
+    let warmup = run["warmup_ns"].as_u64().unwrap();
+    assert!((200_000_000..300_000_000).contains(&warmup), "{warmup}");
+    assert!(run["passes"].as_u64().unwrap() > 1, "{}", run["passes"]);
 }
