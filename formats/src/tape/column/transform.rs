@@ -133,7 +133,7 @@ impl Transform {
 }
 
 /// Appends each value's distance; returns what the first one counts from, chosen so that the first
-/// two distances are the same.
+/// two distances are the same, unless it would wrap.
 fn distances(prediction: Prediction, values: impl Sequence, distances: &mut Vec<u64>) -> u64 {
     if prediction == Prediction::None {
         distances.extend(values.map(|(value, _)| value));
@@ -147,12 +147,13 @@ fn distances(prediction: Prediction, values: impl Sequence, distances: &mut Vec<
     let Some(first) = values.next() else { return 0 };
     let second = values.clone().next();
     let distance = second.map_or(0, |(second, _)| second.wrapping_sub(before(first)));
-    distances.push(distance);
+    let start = first.0.checked_sub_signed(distance as i64);
+    distances.push(first.0.wrapping_sub(start.unwrap_or(first.0)));
     let mut end = before(first);
     distances.extend(values.map(|(value, length)| {
         value.wrapping_sub(std::mem::replace(&mut end, before((value, length))))
     }));
-    first.0.wrapping_sub(distance)
+    start.unwrap_or(first.0)
 }
 
 fn zigzag(number: i64) -> u64 {
