@@ -476,3 +476,6 @@ fn put_op_flags(values: &[u64], block: &mut Block) -> Result<(), Corrupt> {
 fn narrow<T: TryFrom<u64>>(what: &'static str, value: u64) -> Result<T, Corrupt> {
     T::try_from(value).map_err(|_| Corrupt::number(what, value))
 }
+
+#[cfg(test)]
+mod tests;

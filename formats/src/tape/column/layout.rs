@@ -214,7 +214,7 @@ fn class_start(class: u8, bits: u8) -> Option<(u64, u32)> {
     }
     let open = (class >> bits) as u32 - 1;
     let top = (class & ((1 << bits) - 1)) | 1 << bits;
-    (open + u32::from(bits) < u64::BITS).then_some((top << open, open))
+    (open + u32::from(bits) < u64::BITS).then(|| (top << open, open))
 }
 
 /// What the numbers would take in classes if each stream reached its entropy, in bits.

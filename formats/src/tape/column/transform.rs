@@ -147,7 +147,7 @@ fn distances(prediction: Prediction, values: impl Sequence, distances: &mut Vec<
     let Some(first) = values.next() else { return 0 };
     let second = values.clone().next();
     let distance = second.map_or(0, |(second, _)| second.wrapping_sub(before(first)));
-    let start = first.0.checked_sub_signed(distance as i64);
+    let start = first.0.checked_add_signed((distance as i64).wrapping_neg());
     distances.push(first.0.wrapping_sub(start.unwrap_or(first.0)));
     let mut end = before(first);
     distances.extend(values.map(|(value, length)| {
