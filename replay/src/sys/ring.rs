@@ -387,10 +387,16 @@ impl Drop for Ring {
     fn drop(&mut self) {
         if self.transfers > 0 {
             std::mem::forget(Arc::clone(&self.buffers));
-        } else if self.fixed_slots.is_some() || self.fixed_payload.is_some() {
-            // Closing the ring would unlock them too, but some time later: the next run's may
-            // then exceed the limit.
-            let _ = self.ring.submitter().unregister_buffers();
+            return;
+        }
+        // Closing the ring would do both too, but some time after this process has gone on or
+        // ended: the next run would then find its memory still locked and the device in use.
+        let submitter = self.ring.submitter();
+        if self.fixed_slots.is_some() || self.fixed_payload.is_some() {
+            let _ = submitter.unregister_buffers();
+        }
+        if self.fixed_file {
+            let _ = submitter.unregister_files();
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fstat, statx};
 use rustix::io::Errno;
@@ -15,6 +16,9 @@ use crate::engine::Unsplit;
 use crate::error::ReplayError;
 use crate::result::{self, TargetKind};
 use crate::sys::{self, Buffers};
+
+const CLAIM_ATTEMPTS: u32 = 20;
+const CLAIM_PAUSE: Duration = Duration::from_millis(50);
 
 /// What will be done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +125,7 @@ fn open_block_device(path: &Path, access: Access, stat: &Stat) -> Result<Target,
         OFlags::EXCL
     };
     let file =
-        open_with(path, access, OFlags::DIRECT | exclusive).map_err(|error| match error {
+        open_claimed(path, access, OFlags::DIRECT | exclusive).map_err(|error| match error {
             Errno::INVAL => ReplayError::NoDirectIo {
                 path: path.to_owned(),
                 source: error.into(),
@@ -265,6 +269,18 @@ fn open_with(path: &Path, access: Access, flags: OFlags) -> Result<OwnedFd, Errn
         OFlags::RDONLY
     };
     rustix::fs::open(path, mode | OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+/// Opens a device whose last user may only just be leaving it: a program that has ended while the
+/// kernel still cleans up behind it, or udev looking at what has changed.
+fn open_claimed(path: &Path, access: Access, flags: OFlags) -> Result<OwnedFd, Errno> {
+    for _ in 0..CLAIM_ATTEMPTS {
+        match open_with(path, access, flags) {
+            Err(Errno::BUSY) => std::thread::sleep(CLAIM_PAUSE),
+            other => return other,
+        }
+    }
+    open_with(path, access, flags)
 }
 
 /// The error that a failed system call stands for.
