@@ -195,7 +195,7 @@ impl BlockDecoder {
         };
         let mut values = std::mem::take(&mut self.keys.devices);
         self.whole(core(number::DEVICE)?, rows, &[], &mut values)?;
-        narrow_all("device", &values, u64::from(u16::MAX))?;
+        limit("device", bits_of(&values), u64::from(u16::MAX))?;
         block
             .devices
             .extend(values.iter().map(|device| DeviceIndex(*device as u16)));
@@ -310,8 +310,7 @@ impl BlockDecoder {
         };
         self.decoder.get(&mut body, &mut self.keys, &mut target)?;
         used_up(body)?;
-        let highest = self.wide.iter().copied().max().unwrap_or(0);
-        narrow::<T>("value", highest)?;
+        narrow::<T>("value", bits_of(&self.wide))?;
         into.values.extend(
             self.wide
                 .iter()
@@ -447,19 +446,22 @@ fn limit(what: &'static str, found: u64, max: u64) -> Result<(), Corrupt> {
     }
 }
 
-fn narrow_all(what: &'static str, values: &[u64], max: u64) -> Result<(), Corrupt> {
-    limit(what, values.iter().copied().max().unwrap_or(0), max)
+/// All bits that occur in `values`: found faster than the highest value, and enough to hold them
+/// to a number of bits.
+fn bits_of(values: &[u64]) -> u64 {
+    values.iter().fold(0, |bits, value| bits | value)
 }
 
 /// Appends operations and flags.
 fn put_op_flags(values: &[u64], block: &mut Block) -> Result<(), Corrupt> {
-    narrow_all(
+    const { assert!(Op::ALL.len().is_power_of_two()) };
+    let bits = bits_of(values);
+    limit(
         "operation and flags",
-        values,
+        bits,
         op_flags(Op::default(), Flags::from_bits(u32::MAX)) | 0xff,
     )?;
-    let highest = values.iter().map(|value| *value as u8).max().unwrap_or(0);
-    Op::from_number(highest).ok_or(Corrupt::number("operation", highest))?;
+    limit("operation", bits & 0xff, Op::ALL.len() as u64 - 1)?;
     block.ops.extend(
         values
             .iter()
