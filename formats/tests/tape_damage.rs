@@ -243,6 +243,28 @@ fn a_foreign_file_is_told_from_a_tape() {
     }
 }
 
+/// A file may be large; after 64 MiB without a record it is not searched further, except to repair
+/// it.
+#[test]
+fn a_tape_behind_a_long_foreign_part_is_found_by_a_repair() {
+    let (bytes, _) = tape();
+    let buried = [vec![0; 65 << 20], bytes.clone()].concat();
+    let error = TapeReader::open(Cursor::new(&buried)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            TapeError::NotATape {
+                bytes: 67_108_865..=68_157_440,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let mut repaired = Vec::new();
+    let report = repair(Cursor::new(&buried), &mut repaired).unwrap();
+    assert_eq!((repaired, report.left_out.skipped_bytes), (bytes, 65 << 20));
+}
+
 /// A recording that goes on in a second file, an hour and a half later, on a machine that lists
 /// its disks in another order.
 fn second_tape() -> (Vec<u8>, Vec<Request>) {
@@ -515,6 +537,28 @@ impl Write for FullDisk {
     }
 }
 
+/// What a dying recorder leaves behind is whole records and at most one torn one.
+#[test]
+fn each_write_is_one_or_more_whole_records() {
+    struct Writes(Vec<usize>);
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(self.0.last().unwrap_or(&0) + bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (bytes, blocks) = tape();
+    let mut writes = Writes(Vec::new());
+    write_all(&mut writes, &blocks).unwrap();
+    let ends: Vec<usize> = places(&bytes).iter().map(|place| place.end).collect();
+    // Header and devices; anchor; block; loss; block; block; footer with the trailer.
+    assert_eq!(writes.0, [&ends[2..8], &[bytes.len()]].concat());
+}
+
 #[test]
 fn a_full_disk_keeps_every_block_that_was_closed() {
     let (bytes, blocks) = tape();
@@ -525,7 +569,7 @@ fn a_full_disk_keeps_every_block_that_was_closed() {
             room,
             at_once: 100,
         };
-        let error = write_until_it_fails(&mut disk, &blocks);
+        let error = write_all(&mut disk, &blocks).unwrap_err();
         let TapeError::Io { offset, error } = error else {
             panic!("{room}: {error}")
         };
@@ -539,30 +583,27 @@ fn a_full_disk_keeps_every_block_that_was_closed() {
     }
 }
 
-fn write_until_it_fails(disk: &mut FullDisk, blocks: &[Vec<Request>]) -> TapeError {
-    let mut write = || {
-        let mut writer = TapeWriter::create(&mut *disk, &header(), &devices(), Level::Live)?;
-        writer.anchor(common::ANCHOR)?;
-        for (number, block) in blocks.iter().enumerate() {
-            block.iter().try_for_each(|request| writer.push(request))?;
-            if let Err(error) = writer.close_block() {
-                assert!(matches!(
-                    writer.push(&request(0)),
-                    Err(TapeError::GivenUp { .. })
-                ));
-                return Err(error);
-            }
-            if number == 0 {
-                writer.loss(common::LOSS)?;
-                writer.count(&iotape_formats::tape::Counters {
-                    late: 2,
-                    ..Default::default()
-                });
-            }
+fn write_all(sink: &mut impl Write, blocks: &[Vec<Request>]) -> Result<(), TapeError> {
+    let mut writer = TapeWriter::create(sink, &header(), &devices(), Level::Live)?;
+    writer.anchor(common::ANCHOR)?;
+    for (number, block) in blocks.iter().enumerate() {
+        block.iter().try_for_each(|request| writer.push(request))?;
+        if let Err(error) = writer.close_block() {
+            assert!(matches!(
+                writer.push(&request(0)),
+                Err(TapeError::GivenUp { .. })
+            ));
+            return Err(error);
         }
-        writer.finish().map(|_| ())
-    };
-    write().unwrap_err()
+        if number == 0 {
+            writer.loss(common::LOSS)?;
+            writer.count(&iotape_formats::tape::Counters {
+                late: 2,
+                ..Default::default()
+            });
+        }
+    }
+    writer.finish().map(|_| ())
 }
 
 /// A source that fails in the middle: that is an error, not the end of the tape.

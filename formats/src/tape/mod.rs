@@ -12,6 +12,7 @@
 //! behind them.
 
 mod block;
+mod boundary;
 mod catalog;
 mod chain;
 mod check;

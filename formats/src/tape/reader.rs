@@ -20,6 +20,8 @@ use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
 
 /// Bytes asked of the source at once when only headers are read.
 const SKIM_BYTES: usize = 4 << 10;
+/// A file without any record in so many bytes is not a tape.
+const FOREIGN_BYTES: u64 = 64 << 20;
 
 /// Reads a tape: what it is at once, its requests block by block.
 ///
@@ -292,7 +294,12 @@ impl<R: Read + Seek> TapeReader<R> {
         let mut records = 0u64;
         loop {
             match self.scanner.step() {
-                Step::Need(bytes) => self.source.feed(&mut self.scanner, bytes.max(SKIM_BYTES))?,
+                Step::Need(bytes) => {
+                    if records == 0 && self.scanner.offset() > FOREIGN_BYTES {
+                        break;
+                    }
+                    self.source.feed(&mut self.scanner, bytes.max(SKIM_BYTES))?;
+                }
                 Step::Seek(offset) => self.source.seek(offset)?,
                 Step::Head(offset) => drop(self.catalog.head(offset)),
                 Step::Tail(_) => self.catalog.tail(),
@@ -314,7 +321,7 @@ impl<R: Read + Seek> TapeReader<R> {
             }
         }
         if records == 0 {
-            return Err(self.source.not_a_tape());
+            return Err(self.source.not_a_tape(self.scanner.offset()));
         }
         self.conclude(footer);
         Ok(())

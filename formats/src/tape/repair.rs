@@ -69,7 +69,7 @@ pub fn repair<R: Read + Seek, W: Write>(source: R, sink: W) -> Result<RepairRepo
         repair.drain()?;
     }
     if records == 0 {
-        return Err(source.not_a_tape());
+        return Err(source.not_a_tape(scanner.offset()));
     }
     repair.finish_part()?;
     repair.drain()?;

@@ -1,14 +1,18 @@
 //! Bytes in, records and damage out.
 
+use super::boundary::{Boundary, next_candidate};
 use super::damage::{BadRecord, Fault};
 use super::decode::{BlockHeader, header_bytes};
 use super::wire::{
-    BLOCK_HEADER_AT, HEAD_MAGIC, MAX_BLOCK_BYTES, MAX_METADATA_BYTES, PAYLOAD_CRC_BYTES,
-    RECORD_HEADER_BYTES, RecordHeader, SYNC, TRAILER_BYTES, opcode, parse_trailer, read_u32,
+    BLOCK_HEADER_AT, HEAD_MAGIC, MAX_BLOCK_BYTES, PAYLOAD_CRC_BYTES, RECORD_HEADER_BYTES,
+    RecordHeader, SYNC, TRAILER_BYTES, opcode, read_u32,
 };
 
 /// Most bytes that are asked for at once.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes that are asked for while looking for the next record.
+const SEARCH_BYTES: usize = 256 << 10;
 
 /// What a scanner says next.
 #[derive(Debug)]
@@ -89,16 +93,6 @@ struct Lost {
     opcode: Option<u8>,
     fault: Fault,
     requests: Option<u64>,
-}
-
-/// What stands at a place.
-enum Boundary {
-    Head,
-    Record(RecordHeader),
-    Trailer,
-    Nothing,
-    /// Too few bytes to tell, unless the source has no more.
-    Short,
 }
 
 /// The header of a block, at the front of its payload.
@@ -252,21 +246,7 @@ impl Scanner {
     }
 
     fn boundary(&self) -> Boundary {
-        let bytes = self.unused();
-        if bytes.starts_with(&HEAD_MAGIC) {
-            return Boundary::Head;
-        }
-        if let Some(header) = RecordHeader::parse(bytes).filter(|header| plausible(*header)) {
-            return Boundary::Record(header);
-        }
-        if parse_trailer(bytes).is_some() {
-            return Boundary::Trailer;
-        }
-        if bytes.len() < RECORD_HEADER_BYTES && !self.ended {
-            Boundary::Short
-        } else {
-            Boundary::Nothing
-        }
+        Boundary::of(self.unused(), self.ended)
     }
 
     fn at_boundary(&mut self) -> Found {
@@ -506,7 +486,7 @@ impl Scanner {
             match self.boundary() {
                 Boundary::Short => {
                     self.state = State::Lost(lost);
-                    return self.need(RECORD_HEADER_BYTES);
+                    return Found::Need(SEARCH_BYTES);
                 }
                 Boundary::Nothing if !self.unused().is_empty() => {
                     let ahead = 1 + next_candidate(&self.unused()[1..]);
@@ -536,24 +516,4 @@ impl Default for Scanner {
     fn default() -> Self {
         Scanner::new()
     }
-}
-
-/// Whether a record of this kind can be that long.
-fn plausible(header: RecordHeader) -> bool {
-    match header.opcode {
-        opcode::BLOCK => header.length <= MAX_BLOCK_BYTES,
-        opcode::HEADER..=opcode::FOOTER => header.length <= MAX_METADATA_BYTES,
-        0 => false,
-        _ => header.record_bytes().is_some(),
-    }
-}
-
-/// The first place where something may start, at most where the bytes get too few to tell.
-fn next_candidate(bytes: &[u8]) -> usize {
-    let tail = bytes.len().saturating_sub(RECORD_HEADER_BYTES - 1);
-    let starts = |at: &usize| {
-        let rest = &bytes[*at..];
-        rest.starts_with(&SYNC) || rest.starts_with(&HEAD_MAGIC) || parse_trailer(rest).is_some()
-    };
-    (0..tail).find(starts).unwrap_or(tail)
 }

@@ -95,19 +95,13 @@ impl<R: Read + Seek> Source<R> {
         Ok(footer.filter(|footer| footer.tape_bytes == footer_at))
     }
 
-    /// The error for a source that holds no record.
-    pub fn not_a_tape(&mut self) -> TapeError {
-        let front = self.bytes().and_then(|bytes| {
-            let front = self.read_at(
-                0,
-                HEAD_MAGIC
-                    .len()
-                    .min(usize::try_from(bytes).unwrap_or(usize::MAX)),
-            )?;
-            Ok((bytes, front))
-        });
-        match front {
-            Ok((bytes, found)) => TapeError::NotATape { bytes, found },
+    /// The error for a source that holds no record in its first `bytes` bytes.
+    pub fn not_a_tape(&mut self, bytes: u64) -> TapeError {
+        let front = usize::try_from(bytes)
+            .unwrap_or(usize::MAX)
+            .min(HEAD_MAGIC.len());
+        match self.read_at(0, front) {
+            Ok(found) => TapeError::NotATape { bytes, found },
             Err(error) => error,
         }
     }

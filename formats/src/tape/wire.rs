@@ -22,7 +22,8 @@ pub const RECORD_OVERHEAD_BYTES: usize = RECORD_HEADER_BYTES + PAYLOAD_CRC_BYTES
 
 const DISTANCE_AT: usize = 0;
 const TRAILER_CRC_AT: usize = DISTANCE_AT + size_of::<u64>();
-const TRAILER_MAGIC_AT: usize = TRAILER_CRC_AT + size_of::<u32>();
+/// Position of the magic in the trailer.
+pub const TRAILER_MAGIC_AT: usize = TRAILER_CRC_AT + size_of::<u32>();
 /// Size of the trailer: bytes of the footer record, checksum, magic.
 pub const TRAILER_BYTES: usize = TRAILER_MAGIC_AT + TAIL_MAGIC.len();
 
