@@ -18,6 +18,8 @@ const TRIAL_ROWS: usize = 8192;
 const SHORTLIST: usize = 3;
 /// Plans that an archive encoder tries at its own level.
 const FINALISTS: usize = 6;
+/// One in how many bytes a plan may be behind the best one in the trial to be tried so.
+const CLOSE: usize = 8;
 /// Level of zstd for trials, and for live tapes.
 const LIVE_ZSTD: i32 = 3;
 /// Level of zstd for archived tapes.
@@ -123,7 +125,17 @@ impl Chooser {
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
         let mut best: Option<Vec<u8>> = None;
-        for (_, plan) in self.rank(task, keys)?.iter().take(FINALISTS) {
+        let ranked = self.rank(task, keys)?;
+        let close = |bytes: usize| {
+            ranked
+                .first()
+                .is_some_and(|(least, _)| bytes - least <= least / CLOSE)
+        };
+        for (_, plan) in ranked
+            .iter()
+            .take(FINALISTS)
+            .filter(|(bytes, _)| close(*bytes))
+        {
             let transform = numbers(task, plan, keys, &mut self.numbers)?;
             self.tried.clear();
             sequence::put(
