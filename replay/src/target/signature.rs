@@ -27,6 +27,7 @@ pub struct Signature {
 
 /// Bytes that identify a format by themselves, at an offset from the start.
 const AT_START: &[(&str, u64, &[u8])] = &[
+    ("an iotape tape", 0, b"\x89IOTAPE\n"),
     ("an XFS filesystem", 0, b"XFSB"),
     ("a SquashFS filesystem", 0, b"hsqs"),
     ("a ROM filesystem", 0, b"-rom1fs-"),
