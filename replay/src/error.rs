@@ -206,13 +206,23 @@ pub enum ReplayError {
         /// Why, if it is the user's choice.
         why: &'static str,
     },
-    /// A depth cap of zero or beyond what the engines hold.
-    #[error("depth {depth}: expected 1 to {max}")]
+    /// A depth cap of zero or beyond what the engine holds.
+    #[error("depth {depth}: expected 1 to {max}{with}")]
     Depth {
         /// What was asked for.
         depth: u32,
-        /// [`crate::Profile::MAX_DEPTH`].
+        /// The largest.
         max: u32,
+        /// With which engine; empty when it is so with any.
+        with: &'static str,
+    },
+    /// The buffers cannot be had.
+    #[error("no memory for {needed_bytes} bytes of buffers: {source}; use a smaller depth")]
+    Memory {
+        /// What all buffers take.
+        needed_bytes: u64,
+        /// The kernel's answer.
+        source: io::Error,
     },
     /// There is no room for a scratch file.
     #[error(

@@ -43,6 +43,12 @@ impl Slots {
         Some(slot)
     }
 
+    /// What is in flight.
+    pub fn in_flight(&self) -> impl Iterator<Item = &Flight> {
+        let flights = self.flights.iter().zip(&self.taken);
+        flights.filter_map(|(flight, taken)| taken.then_some(flight))
+    }
+
     /// Frees a slot. `None` when nothing is in flight there: an engine that completes what was
     /// never submitted.
     #[inline]
@@ -73,6 +79,11 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(slots.take(flight(3)), None);
         assert_eq!(slots.give(second).unwrap().submitted_ns, 2);
+        let left: Vec<u64> = slots
+            .in_flight()
+            .map(|flight| flight.submitted_ns)
+            .collect();
+        assert_eq!(left, [1]);
         assert!(slots.give(second).is_none());
         assert!(slots.give(2).is_none());
         assert_eq!(slots.take(flight(4)), Some(second));

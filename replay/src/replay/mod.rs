@@ -110,6 +110,7 @@ impl<S: Source> Replay<S> {
             return Err(ReplayError::Depth {
                 depth,
                 max: Profile::MAX_DEPTH,
+                with: "",
             });
         }
         let Some(target) = &self.target else {
@@ -135,6 +136,7 @@ impl<S: Source> Replay<S> {
             return Err(ReplayError::Depth {
                 depth,
                 max: ThreadsEngine::MAX_DEPTH,
+                with: " with the threads engine",
             });
         }
         let engine = ThreadsEngine::new(depth, medium).map_err(|source| ReplayError::Engine {
@@ -245,8 +247,8 @@ impl<S: Source> Replay<S> {
         let slots = size(u64::from(depth))?;
         let mut buffers =
             Buffers::new(slots, size(read_bytes)?, size(payload_bytes)?).map_err(|source| {
-                ReplayError::Engine {
-                    engine: "buffers",
+                ReplayError::Memory {
+                    needed_bytes: needed,
                     source,
                 }
             })?;

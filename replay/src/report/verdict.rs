@@ -2,7 +2,7 @@
 
 use iotape_formats::Op;
 
-use super::Circumstances;
+use super::{Circumstances, share};
 use crate::options::MappingMode;
 use crate::result::{Run, TargetKind, WriteMode};
 use crate::run::{Ending, Outcome};
@@ -43,7 +43,7 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
         ));
     }
     if circumstances.target.is_some() && run.elapsed_ns >= JUDGEABLE_NS {
-        of_the_tool(run, &mut reasons);
+        of_the_tool(run, outcome, &mut reasons);
     }
     if outcome.strays > 0 || run.tool.littles_law_error > LITTLES_LAW {
         reasons.push(format!(
@@ -55,7 +55,16 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
 }
 
 /// Whether the tool, rather than the target, set the rate.
-fn of_the_tool(run: &Run, reasons: &mut Vec<String>) {
+fn of_the_tool(run: &Run, outcome: &Outcome, reasons: &mut Vec<String>) {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let used_ns = run.tool.cpu_user_ns.saturating_add(run.tool.cpu_system_ns);
+    let used_share = share(used_ns, outcome.run_ns) / processors as f64;
+    if used_share >= CPU_LIMITED {
+        reasons.push(format!(
+            "limited by the processors, not by the target: the replay used {:.0} % of {processors}",
+            used_share * 100.0
+        ));
+    }
     if run.tool.submitter_busy_share >= CPU_LIMITED {
         reasons.push(format!(
             "limited by the processor, not by the target: the submitting thread was busy {:.0} % of the time",

@@ -401,6 +401,10 @@ impl<'a, E: Engine> Run<'a, E> {
             now
         };
         let area = self.tokens.area(now);
+        let abandoned = self.slots.in_flight();
+        let abandoned_ns: u128 = abandoned
+            .map(|flight| u128::from(now.saturating_sub(flight.submitted_ns)))
+            .sum();
         let (ops, intervals) = self.recorder.finish(Area { at_ns: end, ..area });
         let elapsed_ns = self
             .first_submitted_ns
@@ -423,7 +427,7 @@ impl<'a, E: Engine> Run<'a, E> {
             strays: self.strays,
             run_ns: now.saturating_sub(self.start_ns),
             starved_ns: self.starved_ns,
-            littles_law_error: relative_difference(area.token_ns, self.service_ns),
+            littles_law_error: relative_difference(area.token_ns, self.service_ns + abandoned_ns),
         }
     }
 }

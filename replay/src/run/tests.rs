@@ -228,6 +228,7 @@ fn a_target_that_stops_answering_is_given_up() {
     assert_eq!(outcome.ending, Ending::Stalled);
     assert_eq!((outcome.completed, outcome.abandoned), (10, 4));
     assert!(outcome.run_ns > whole_ns(STALL));
+    assert!(outcome.littles_law_error == 0.0);
 }
 
 #[test]
