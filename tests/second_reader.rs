@@ -23,7 +23,7 @@ type Numbers = BTreeMap<String, BTreeSet<u64>>;
 /// of this version writes, but for [`ELSEWHERE`].
 const USED: [(&str, &[u64]); 13] = [
     ("block_versions", &[1]),
-    ("class_bits", &[4]),
+    ("class_bits", &[2, 3, 4]),
     ("codecs", &[0, 1, 3]),
     ("columns", &[0, 1, 2, 3, 4, 5, 6, 7, 9, 10]),
     ("flags", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 31]),
@@ -41,8 +41,8 @@ const USED: [(&str, &[u64]); 13] = [
 const ELSEWHERE: [(&str, &[u64], &str); 5] = [
     (
         "class_bits",
-        &[0, 1, 2, 3],
-        "readers know them, this version's writer uses 4",
+        &[0, 1],
+        "readers know them, this version's writer uses 2 to 4",
     ),
     ("codecs", &[2], "reserved for pco, not written so far"),
     ("columns", &[8], "no control groups in a CSV: a recorder's"),

@@ -217,22 +217,28 @@ fn class_start(class: u8, bits: u8) -> Option<(u64, u32)> {
     (open + u32::from(bits) < u64::BITS).then(|| (top << open, open))
 }
 
-/// What the numbers would take in classes if each stream reached its entropy, in bits.
-pub fn classes_cost(numbers: &[u64], bits: u8) -> f64 {
-    let mut counts = [0u32; 1024];
+/// Whether the class of each number up to `highest` is a byte.
+fn classes_hold(highest: u64, bits: u8) -> bool {
+    class_of(highest, bits).0 <= u64::from(u8::MAX)
+}
+
+/// What the numbers would take in classes if each stream reached its entropy, in bits; `None` when
+/// classes cannot hold them.
+pub fn classes_cost(numbers: &[u64], bits: u8) -> Option<f64> {
+    if !classes_hold(numbers.iter().copied().max()?, bits) {
+        return None;
+    }
+    let mut counts = [0u32; 256];
     let mut cost = 0.0;
     for number in numbers {
         let (class, open) = class_of(*number, bits);
-        counts[(class as usize).min(1023)] += 1;
+        counts[usize::from(class as u8)] += 1;
         cost += f64::from(open);
     }
     let total = numbers.len() as f64;
     let entropy = |count: &u32| f64::from(*count) * (total / f64::from(*count)).log2();
-    cost + counts
-        .iter()
-        .filter(|count| **count > 0)
-        .map(entropy)
-        .sum::<f64>()
+    let classes = counts.iter().filter(|count| **count > 0).map(entropy);
+    Some(cost + classes.sum::<f64>())
 }
 
 fn put_classes(
@@ -242,7 +248,7 @@ fn put_classes(
     out: &mut Vec<u8>,
 ) -> io::Result<bool> {
     let highest = numbers.iter().copied().max().unwrap_or(0);
-    if class_of(highest, bits).0 > u64::from(u8::MAX) {
+    if !classes_hold(highest, bits) {
         return Ok(false);
     }
     let mut classes = Vec::with_capacity(numbers.len());
