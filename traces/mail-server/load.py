@@ -28,7 +28,7 @@ PER_DAY = {
     "webmail": 5.0,
     "phone": 5.0,
     "pop3": 6.0,
-    "search": 2.4,
+    "search": 2.0,
     "sync": 0.08,
     "backup": 0.12,
     "mail_in": 2.0,
