@@ -3,7 +3,8 @@
 //! Checked against fio 3.33 and its source: in version 3 each line begins with microseconds, and
 //! the wait before it is the difference to the line before, except behind a line at 0, so times
 //! start at 1. In version 2 a `wait` holds until so many *milliseconds* after fio's start, which
-//! differs from its manual. fio knows no flags and no write-zeroes.
+//! differs from its manual; fio takes about 100 of them to come to the first line, so that the first
+//! request waits for a second, and the others as much longer. fio knows no flags and no write-zeroes.
 
 use std::io::{self, Write};
 
@@ -21,6 +22,10 @@ pub enum Version {
 
 /// First time in a log of version 3: fio takes 0 for "none yet".
 const FIRST_US: u64 = 1;
+
+/// When the first request of a log of version 2 is played, counted from fio's start: late enough that
+/// fio is ready.
+const LEAD_MS: u64 = 1000;
 
 /// Writes an I/O log.
 #[derive(Debug)]
@@ -112,7 +117,7 @@ impl<W: Write> FioWriter<W> {
             .saturating_sub(*self.first_ns.get_or_insert(request.time_ns));
         match self.version {
             Version::V2 => {
-                let at_ms = since_ns / 1_000_000;
+                let at_ms = LEAD_MS + since_ns / 1_000_000;
                 if at_ms > self.waited_ms {
                     self.waited_ms = at_ms;
                     writeln!(self.sink, "{file} wait {at_ms} 0")?;
@@ -215,8 +220,8 @@ mod tests {
         assert_eq!(
             text,
             "fio version 2 iolog\n/dev/x add\n/dev/x open\n\
-             /dev/x read 0 4096\n/dev/x sync 0 0\n/dev/x wait 2 0\n/dev/x sync 0 0\n\
-             /dev/x write 8192 512\n/dev/x trim 65536 1048576\n/dev/x close\n"
+             /dev/x wait 1000 0\n/dev/x read 0 4096\n/dev/x sync 0 0\n/dev/x wait 1002 0\n\
+             /dev/x sync 0 0\n/dev/x write 8192 512\n/dev/x trim 65536 1048576\n/dev/x close\n"
         );
     }
 
