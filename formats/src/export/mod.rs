@@ -3,6 +3,8 @@
 //! Each writer is fed requests in the order of the tape and writes what its format can say. What it
 //! cannot say is counted in [`Losses`], never turned into something else without a word.
 
+pub mod blkparse;
+pub mod blktrace;
 pub mod fio;
 pub mod jsonl;
 
