@@ -128,7 +128,10 @@ pub struct InfoArgs {
 /// Write a tape's requests in another format.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
-    "Example:\n  iotape export mail.iotape --to csv -o mail.csv\n\n", EXIT_STATUS
+    "Examples:\n",
+    "  iotape export mail.iotape --to csv -o mail.csv\n",
+    "  iotape export mail.iotape --to blktrace -o sda   (sda.blktrace.0, .1 and so on)\n\n",
+    EXIT_STATUS
 ]))]
 pub struct ExportArgs {
     /// The tape.
@@ -136,7 +139,8 @@ pub struct ExportArgs {
     /// The format.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
-    /// Where to write; standard output when left out.
+    /// Where to write; standard output when left out. For blktrace, what stands before .blktrace.N
+    /// in the names of its files.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -151,6 +155,10 @@ pub enum ExportFormat {
     Fio,
     /// An I/O log of fio, version 2.
     FioV2,
+    /// The per-CPU files of blktrace, for blkparse, btt, btreplay and iowatcher.
+    Blktrace,
+    /// The text that blkparse prints.
+    Blkparse,
 }
 
 /// Make a tape of another tool's files.

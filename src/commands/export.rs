@@ -1,60 +1,118 @@
 //! `iotape export`: a tape's requests in another format.
 
+mod trace_files;
+
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::PathBuf;
 
 use iotape_formats::Request;
 use iotape_formats::csv::CsvWriter;
+use iotape_formats::export::blkparse::BlkparseWriter;
+use iotape_formats::export::blktrace::{BlktraceWriter, Report, Source, Survey};
 use iotape_formats::export::fio::{FioWriter, Version};
 use iotape_formats::export::{Losses, jsonl};
-use iotape_formats::tape::Block;
+use iotape_formats::tape::{Block, Device};
 
 use crate::cli::{ExportArgs, ExportFormat};
 use crate::commands::check::warn_of_damage;
 use crate::exit::{Failure, Outcome, warn};
 use crate::files::{TapeFile, create_private, open_tape};
+use trace_files::TraceFiles;
 
 pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
     let mut tape = open_tape(&args.tape)?;
-    let losses = match &args.output {
-        Some(path) => write(
-            &mut tape,
-            args.to,
-            BufWriter::new(create_private(path, false)?),
-        ),
-        None => write(&mut tape, args.to, BufWriter::new(io::stdout().lock())),
+    let report = match (&args.output, args.to) {
+        (Some(base), ExportFormat::Blktrace) => blktrace(&mut tape, base.clone()),
+        (None, ExportFormat::Blktrace) => Err(Failure::usage(
+            "blktrace has a file for each CPU; name them with -o NAME (NAME.blktrace.0 and so on)",
+        )),
+        (Some(path), _) => {
+            let file = create_private(path, false)?;
+            write(&mut tape, args.to, BufWriter::new(file))
+        }
+        (None, _) => write(&mut tape, args.to, BufWriter::new(io::stdout().lock())),
     }?;
-    for (shortcoming, requests) in losses.iter() {
-        warn(format_args!("{requests} requests: {shortcoming}"));
+    for counts in [&report.losses, &report.additions] {
+        for (what, requests) in counts.iter() {
+            warn(format_args!("{requests} requests: {what}"));
+        }
     }
     let damaged = warn_of_damage(&args.tape, &tape);
-    Ok(Outcome::flawed_if(damaged || !losses.is_empty()))
+    Ok(Outcome::flawed_if(damaged || !report.losses.is_empty()))
 }
 
 /// A reader that has seen enough (`| head`) ends the export without complaint.
-fn write(tape: &mut TapeFile, to: ExportFormat, sink: impl Write) -> Result<Losses, Failure> {
+fn write(tape: &mut TapeFile, to: ExportFormat, sink: impl Write) -> Result<Report, Failure> {
     match write_as(tape, to, sink) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Losses::default()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Report::default()),
         other => other.map_err(Failure::new),
     }
 }
 
-fn write_as(tape: &mut TapeFile, to: ExportFormat, mut sink: impl Write) -> io::Result<Losses> {
-    match to {
+fn write_as(tape: &mut TapeFile, to: ExportFormat, mut sink: impl Write) -> io::Result<Report> {
+    let losses = match to {
         ExportFormat::Csv => {
             let mut csv = CsvWriter::new(sink)?;
             each(tape, |request, device| csv.write(request, device))?;
             csv.finish()?;
+            Losses::default()
         }
         ExportFormat::Jsonl => {
             each(tape, |request, device| {
                 jsonl::write(&mut sink, request, device)
             })?;
             sink.flush()?;
+            Losses::default()
         }
-        ExportFormat::Fio => return fio(tape, Version::V3, sink),
-        ExportFormat::FioV2 => return fio(tape, Version::V2, sink),
+        ExportFormat::Fio => fio(tape, Version::V3, sink)?,
+        ExportFormat::FioV2 => fio(tape, Version::V2, sink)?,
+        ExportFormat::Blkparse | ExportFormat::Blktrace => return blkparse(tape, sink),
+    };
+    Ok(Report {
+        losses,
+        additions: Losses::default(),
+    })
+}
+
+fn blkparse(tape: &mut TapeFile, sink: impl Write) -> io::Result<Report> {
+    let survey = survey(tape)?;
+    let devices = tape.devices().to_vec();
+    let mut text = BlkparseWriter::new(sink, survey, &source(tape, &devices));
+    each(tape, |request, _| text.write(request))?;
+    text.finish()
+}
+
+fn blktrace(tape: &mut TapeFile, base: PathBuf) -> Result<Report, Failure> {
+    let mut files = TraceFiles::new(base)?;
+    let mut write = || {
+        let survey = survey(tape)?;
+        let devices = tape.devices().to_vec();
+        let open = |cpu| files.create(cpu).map(BufWriter::new);
+        let mut trace = BlktraceWriter::new(open, survey, &source(tape, &devices))?;
+        each(tape, |request, _| trace.write(request))?;
+        trace.finish()
+    };
+    let written: io::Result<Report> = write();
+    written.map_err(|error| files.given_up(&error))
+}
+
+/// The first of two passes over the tape.
+fn survey(tape: &mut TapeFile) -> io::Result<Survey> {
+    let mut survey = Survey::new();
+    each(tape, |request, _| {
+        survey.look_at(request);
+        Ok(())
+    })?;
+    tape.rewind();
+    Ok(survey)
+}
+
+fn source<'a>(tape: &TapeFile, devices: &'a [Device]) -> Source<'a> {
+    Source {
+        devices,
+        anchor: tape.anchors().first().copied(),
+        error_codes: tape.header().error_codes,
     }
-    Ok(Losses::default())
 }
 
 fn fio(tape: &mut TapeFile, version: Version, sink: impl Write) -> io::Result<Losses> {
