@@ -469,7 +469,7 @@ fn fio_does_what_its_log_says_when_it_says() {
         let seen = folder.path().join("seen.iotape");
         let mut off = String::new();
         // The requests must be right each time. Only the time may be another's fault.
-        let in_time = (0..5).any(|_| {
+        let in_time = (0..8).any(|_| {
             let took_ns = played(&device, &log, &seen, &rows);
             let share = took_ns as f64 / tape_ns as f64 - 1.0;
             writeln!(

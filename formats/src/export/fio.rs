@@ -4,7 +4,9 @@
 //! the wait before it is the difference to the line before, except behind a line at 0, so times
 //! start at 1. In version 2 a `wait` holds until so many *milliseconds* after fio's start, which
 //! differs from its manual; fio takes about 100 of them to come to the first line, so that the first
-//! request waits for a second, and the others as much longer. fio knows no flags and no write-zeroes.
+//! request waits for a second, and the others as much longer. A delay of version 3 puts off all that
+//! follows, one of version 2 does not. fio knows no flags and no write-zeroes, and its 3.33 leaves out
+//! the `trim` of a log with a "bad ddir: 2".
 
 use std::io::{self, Write};
 
