@@ -31,7 +31,11 @@ fuzz_target!(|data: &[u8]| {
     let mut repaired = Vec::new();
     if repair(Cursor::new(&file), &mut repaired).is_ok() {
         let report = check(Cursor::new(&repaired)).expect("a tape");
-        assert!(report.is_clean(), "{report:?}");
+        // Records of a later version that hold requests are kept, and stay unread.
+        assert!(
+            report.is_clean() || report.damage.lacks_essentials(),
+            "{report:?}"
+        );
     }
 });
 
