@@ -140,11 +140,28 @@ class Part:
     first: bool
     opcodes: list[int] = field(default_factory=list)
     devices: dict[int, int] = field(default_factory=dict)  # from index to number in the file
+    last_device: int = -1
+    requests: int = 0  # up to the end of the last block
     anchor: dict[str, int] | None = None
     blocks: list[Block] = field(default_factory=list)
     footer: dict[str, Any] | None = None
     ended: bool = False
     shift_ns: int = 0
+
+
+def cannot_follow(part: Part, record: Record) -> bool:
+    """Whether a record is of the part behind this one, though no head magic says so."""
+    if FOOTER in part.opcodes:
+        return True
+    try:
+        if record.opcode == DEVICE:
+            return bool(decode_metadata(record)["index"] <= part.last_device)
+        if record.opcode == BLOCK:
+            block = Block(record.at, record.payload, defaultdict(set))
+            return block.requests_before < part.requests
+    except Damaged:
+        return False
+    return record.opcode == HEADER and bool(part.opcodes)
 
 
 class Tape:
@@ -181,7 +198,7 @@ class Tape:
 
     def part_of(self, record: Record) -> Part:
         last = self.parts[-1] if self.parts else None
-        if not last or last.footer or (record.opcode == HEADER and last.opcodes):
+        if not last or cannot_follow(last, record):
             self.damage.tell(record.at, "a tape starts here without its magic")
             self.parts.append(Part(record.at, first=not last))
         if not self.parts[-1].opcodes and record.opcode != HEADER:
@@ -192,6 +209,7 @@ class Tape:
         if record.opcode == BLOCK:
             block = Block(record.at, record.payload, self.used)
             part.blocks.append(block)
+            part.requests = block.requests_before + len(block)
             for extent in block.summary["devices"]:
                 self.number(part, extent["device"])
         elif record.opcode in METADATA:
@@ -204,7 +222,7 @@ class Tape:
 
     def keep_metadata(self, part: Part, record: Record, decoded: dict[str, Any]) -> None:
         if record.opcode == DEVICE:
-            index = decoded.pop("index")
+            index = part.last_device = decoded.pop("index")
             self.names[self.number(part, index, repr(decoded))] = decoded["name"]
         elif record.opcode == ANCHOR and not part.anchor and not part.blocks:
             part.anchor = decoded

@@ -392,6 +392,60 @@ fn a_joined_tape_without_its_magic_keeps_its_own_devices() {
     }
 }
 
+/// A hole over the end of one tape and the start of the next: the rows of both keep their devices,
+/// or lose their names, and never get those of others.
+#[test]
+fn a_hole_over_a_seam_renames_no_device() {
+    let (first, blocks) = tape();
+    let (second, requests) = second_tape();
+    let both = [first.clone(), second.clone()].concat();
+    let footer = places(&first).last().unwrap().start;
+    let front = block_places(&second)[0].start;
+    for start in (footer..first.len()).step_by(11) {
+        for end in (first.len() + 1..=first.len() + front).step_by(3) {
+            let hole = [&both[..start], &both[end..]].concat();
+            assert_keeps_devices(&hole, &blocks, &requests, &format!("{start} to {end}"));
+        }
+    }
+    // With nothing left but a device that the first tape does not have.
+    let devices: Vec<Place> = places(&second)
+        .into_iter()
+        .filter(|p| p.opcode == 2)
+        .collect();
+    let bare = [
+        &first[..footer],
+        &second[devices[2].start..devices[2].end],
+        &second[front..],
+    ];
+    assert_keeps_devices(&bare.concat(), &blocks, &requests, "bare");
+}
+
+fn assert_keeps_devices(bytes: &[u8], first: &[Vec<Request>], second: &[Request], what: &str) {
+    const SECOND: [&str; 3] = ["sdb", "sda", "sdc"];
+    let right = |bytes: &[u8]| {
+        let (read, reader) = blocks_of(bytes);
+        let (last, before) = read.split_last().unwrap();
+        assert_eq!((before, last.len()), (first, second.len()), "{what}");
+        for (row, own) in last.iter().zip(second) {
+            assert_eq!(row.offset_bytes, own.offset_bytes, "{what}");
+            let name = &reader.devices()[usize::from(row.device.0)].name;
+            let own = SECOND[usize::from(own.device.0)];
+            assert!(
+                name == own || name.starts_with("undescribed-"),
+                "{what}: {name} is {own}"
+            );
+        }
+        assert_eq!(reader.parts().len(), 2, "{what}");
+    };
+    right(bytes);
+    assert!(!check(Cursor::new(bytes)).unwrap().is_clean(), "{what}");
+    let mut repaired = Vec::new();
+    repair(Cursor::new(bytes), &mut repaired).unwrap();
+    right(&repaired);
+    let checked = check(Cursor::new(&repaired)).unwrap();
+    assert!(checked.is_clean(), "{what}: {checked:?}");
+}
+
 #[test]
 fn a_tape_that_says_it_is_earlier_follows_the_one_before_it() {
     let (first, _) = tape();

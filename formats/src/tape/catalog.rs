@@ -8,6 +8,7 @@ use super::error::Corrupt;
 use super::metadata::{self, Footer};
 use super::model::{Anchor, Device, DeviceExtent, Header, Summary};
 use super::scanner::Record;
+use super::seam::Seam;
 use super::tally::Tally;
 use super::wire::opcode;
 use crate::request::DeviceIndex;
@@ -39,9 +40,7 @@ pub struct Part {
 /// What is known of the part that is being read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    has_header: bool,
-    has_blocks: bool,
-    has_footer: bool,
+    seam: Seam,
     finished: bool,
     /// Whether `shift_ns` has been settled.
     placed: bool,
@@ -95,7 +94,7 @@ impl Catalog {
 
     /// Takes it that the trailer of a tape stands here.
     pub fn tail(&mut self) {
-        self.progress.finished = self.progress.has_footer;
+        self.progress.finished = self.progress.seam.concluded();
     }
 
     /// Whether the last tape has a footer and a trailer.
@@ -112,18 +111,16 @@ impl Catalog {
 
     /// Takes up what a record says. `false` when its number is unknown.
     pub fn note(&mut self, record: &Record<'_>) -> Result<bool, Corrupt> {
-        let begun = self.progress.has_header || self.progress.has_blocks;
-        let begins = record.opcode == opcode::HEADER && begun;
-        if self.parts.is_empty() || begins || self.progress.has_footer {
+        if self.parts.is_empty() || self.progress.seam.precedes(record) {
             self.head(record.offset)?;
             if let Some(part) = self.parts.last_mut() {
                 part.lacks_magic = !self.damaged_before;
             }
         }
         self.damaged_before = false;
+        self.progress.seam.take(record);
         match record.opcode {
             opcode::HEADER => {
-                self.progress.has_header = true;
                 let header = metadata::get(record.payload)?;
                 if self.parts.len() == 1 {
                     self.header = header;
@@ -139,17 +136,13 @@ impl Catalog {
                 self.tally.loss(loss);
             }
             opcode::BLOCK => self.block(record)?,
-            opcode::FOOTER => {
-                self.progress.has_footer = true;
-                metadata::get::<Footer>(record.payload)?;
-            }
+            opcode::FOOTER => drop(metadata::get::<Footer>(record.payload)?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
     fn block(&mut self, record: &Record<'_>) -> Result<(), Corrupt> {
-        self.progress.has_blocks = true;
         let mut summary = BlockHeader::parse(record.payload)?.summary;
         self.place();
         self.adopt(self.parts.len() - 1, &mut summary)?;

@@ -163,13 +163,16 @@ pub struct Continuity {
 impl Continuity {
     /// Takes a block of a part, which so many requests should come before; returns how many of
     /// them are missing.
-    pub fn block(&mut self, part: usize, before: u64, summary: &Summary) -> u64 {
+    pub fn block(&mut self, part: usize, before: u64, summary: &Summary) -> Result<u64, Corrupt> {
         self.enter(part);
-        let lost = before.saturating_sub(self.expected);
-        self.expected = self.expected.max(before).saturating_add(summary.requests);
+        let of_another = Corrupt::Inconsistent {
+            what: "the block counts fewer requests before it than there are",
+        };
+        let lost = before.checked_sub(self.expected).ok_or(of_another)?;
+        self.expected = before.saturating_add(summary.requests);
         self.read = self.read.saturating_add(summary.requests);
         self.id = self.id.combine(summary.id);
-        lost
+        Ok(lost)
     }
 
     /// Takes the totals of a part; returns how many requests are missing at its end.

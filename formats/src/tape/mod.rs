@@ -28,6 +28,7 @@ mod model;
 mod reader;
 mod repair;
 mod scanner;
+mod seam;
 mod source;
 mod tally;
 mod wire;

@@ -252,7 +252,7 @@ impl<R: Read + Seek> TapeReader<R> {
         self.damage.undescribed_devices = self.catalog.undescribed;
         let lost = self
             .continuity
-            .block(part, header.requests_before, &header.summary);
+            .block(part, header.requests_before, &header.summary)?;
         if new {
             self.damage.unknown_columns += header.unknown_columns();
             self.damage.lose(lost);

@@ -1,6 +1,5 @@
 //! A new tape with all that is whole in a damaged one.
 
-use std::collections::BTreeSet;
 use std::io::{Read, Seek, Write};
 
 use super::block::Block;
@@ -13,6 +12,7 @@ use super::error::{Corrupt, TapeError};
 use super::metadata::{self, BlockHeaderV1, ColumnV1, Stored};
 use super::model::{Device, Header};
 use super::scanner::{Record, Scanner, Step};
+use super::seam::Seam;
 use super::source::{READ_BYTES, Source};
 use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
 use crate::request::DeviceIndex;
@@ -93,7 +93,10 @@ struct Repair<W> {
 /// The tape that is being written.
 struct Open {
     chain: Chain,
-    described: BTreeSet<DeviceIndex>,
+    /// What of the old tape it is made of.
+    seam: Seam,
+    /// How many devices it describes: those with the indexes below.
+    devices: u32,
 }
 
 /// Why a record is not copied.
@@ -141,24 +144,25 @@ impl<W: Write> Repair<W> {
 
     fn copy(&mut self, record: &Record<'_>) -> Result<(), Obstacle> {
         let payload = record.payload;
-        match record.opcode {
-            opcode::FOOTER => {
-                if self.open.is_none() {
-                    self.begin_part(&lost_header())?;
-                }
-                return Ok(self.finish_part()?);
+        let begins = |open: &Open| open.seam.precedes(record);
+        if self.open.as_ref().is_none_or(begins) {
+            self.finish_part()?;
+            if record.opcode != opcode::HEADER {
+                self.begin_part(&lost_header())?;
             }
-            opcode::HEADER => {
-                self.finish_part()?;
-                let header = metadata::get(payload);
-                self.begin_part(header.as_ref().unwrap_or(&lost_header()))?;
-                return Ok(header.map(|_| ())?);
-            }
-            _ if self.open.is_none() => self.begin_part(&lost_header())?,
-            _ => (),
         }
-        if record.opcode == opcode::BLOCK {
-            return self.copy_block(payload);
+        if record.opcode == opcode::HEADER {
+            let header = metadata::get(payload);
+            self.begin_part(header.as_ref().unwrap_or(&lost_header()))?;
+            self.take(record);
+            return Ok(header.map(|_| ())?);
+        }
+        self.take(record);
+        match record.opcode {
+            opcode::FOOTER => return Ok(self.finish_part()?),
+            opcode::BLOCK => return self.copy_block(payload),
+            opcode::DEVICE => return self.copy_device(&metadata::get(payload)?),
+            _ => (),
         }
         let Repair {
             open: Some(open),
@@ -169,11 +173,6 @@ impl<W: Write> Repair<W> {
             return Ok(());
         };
         match record.opcode {
-            opcode::DEVICE => {
-                let device = metadata::get::<Device>(payload)?;
-                open.chain.metadata(opcode::DEVICE, &device, out)?;
-                open.described.insert(device.index);
-            }
             opcode::ANCHOR => open.chain.anchor(metadata::get(payload)?, out)?,
             opcode::LOSS => open.chain.loss(metadata::get(payload)?, out)?,
             opcode if payload.len() as u64 == record.payload_bytes => {
@@ -188,20 +187,53 @@ impl<W: Write> Repair<W> {
         Ok(())
     }
 
+    /// Takes it that the open tape is made of this record, too.
+    fn take(&mut self, record: &Record<'_>) {
+        if let Some(open) = &mut self.open {
+            open.seam.take(record);
+        }
+    }
+
+    /// Copies a device, behind stand-ins for those that should stand before it.
+    fn copy_device(&mut self, device: &Device) -> Result<(), Obstacle> {
+        self.stand_in(u32::from(device.index.0))?;
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        if open.devices != u32::from(device.index.0) {
+            return Err(Obstacle::Content(Corrupt::Inconsistent {
+                what: "the device is described behind requests that name it",
+            }));
+        }
+        open.devices += 1;
+        let put = open.chain.metadata(opcode::DEVICE, device, &mut self.out);
+        Ok(put?)
+    }
+
+    /// Describes devices that were not, up to so many.
+    fn stand_in(&mut self, devices: u32) -> Result<(), TapeError> {
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        for index in open.devices..devices {
+            let device = lost_device(DeviceIndex(index as u16));
+            open.chain
+                .metadata(opcode::DEVICE, &device, &mut self.out)?;
+            self.report.left_out.undescribed_devices += 1;
+        }
+        open.devices = open.devices.max(devices);
+        Ok(())
+    }
+
     /// Copies a block that decodes: its columns as they are, under a header that counts the
     /// requests before it anew.
     fn copy_block(&mut self, payload: &[u8]) -> Result<(), Obstacle> {
         let header = self.decoder.get(payload, Columns::ALL, &mut self.block)?;
+        let last = header.summary.devices.last();
+        self.stand_in(last.map_or(0, |extent| u32::from(extent.device.0) + 1))?;
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        for extent in &header.summary.devices {
-            if open.described.insert(extent.device) {
-                self.report.left_out.undescribed_devices += 1;
-                open.chain
-                    .metadata(opcode::DEVICE, &lost_device(extent.device), &mut self.out)?;
-            }
-        }
         let columns = header.columns.iter().map(|(column, bytes)| ColumnV1 {
             column: *column,
             bytes: *bytes as u32,
@@ -226,7 +258,8 @@ impl<W: Write> Repair<W> {
         chain.metadata(opcode::HEADER, header, &mut self.out)?;
         self.open = Some(Open {
             chain,
-            described: BTreeSet::new(),
+            seam: Seam::default(),
+            devices: 0,
         });
         Ok(())
     }
