@@ -8,8 +8,8 @@ use std::io::{self, Cursor, Write};
 
 use common::{Place, blocks_of, devices, header, places, request, small_blocks, tape_of};
 use iotape_formats::tape::{
-    Anchor, Block, Device, Fault, Header, Level, TapeError, TapeId, TapeReader, TapeWriter, check,
-    repair,
+    Anchor, Block, Corrupt, Device, Fault, Header, Level, TapeError, TapeId, TapeReader,
+    TapeWriter, check, repair,
 };
 use iotape_formats::{DeviceIndex, Request};
 
@@ -155,6 +155,40 @@ fn every_hole_and_every_insertion_costs_at_most_its_blocks() {
             &lost,
             &format!("bytes put in at {start}"),
         );
+    }
+}
+
+/// With a whole record cut out, every record that is left is as it was written.
+#[test]
+fn every_missing_record_is_noticed() {
+    let (bytes, blocks) = tape();
+    let records = places(&bytes);
+    let footer = records.last().unwrap().start as u64;
+    let mut block = 0;
+    for place in &records {
+        let what = format!("record of opcode {} at {}", place.opcode, place.start);
+        let lost: Vec<usize> = (place.opcode == BLOCK)
+            .then_some(block)
+            .into_iter()
+            .collect();
+        block += lost.len();
+        let without = [&bytes[..place.start], &bytes[place.end..]].concat();
+        assert_reads_the_rest(&without, &blocks, &lost, &what);
+        let damage = check(Cursor::new(&without)).unwrap().damage;
+        assert_eq!(
+            damage.missing_headers,
+            u64::from(place.opcode == HEADER),
+            "{what}"
+        );
+        if place.opcode != FOOTER {
+            let gone = (place.end - place.start) as u64;
+            let told = damage.listed.last().map(|bad| &bad.fault);
+            let displaced = Fault::Content(Corrupt::Displaced {
+                found: footer - gone,
+                expected: footer,
+            });
+            assert_eq!(told, Some(&displaced), "{what}");
+        }
     }
 }
 
@@ -506,7 +540,8 @@ fn long_unknown_records_are_passed_over() {
             reader.damage().bad_records,
             reader.damage().listed[0].offset
         ),
-        (1, at as u64)
+        (2, at as u64),
+        "the record, and the footer that it displaces"
     );
 }
 
@@ -521,8 +556,8 @@ fn a_record_without_an_end_hides_nothing_behind_it() {
         assert_eq!(read, blocks, "{length}");
         assert_eq!(
             reader.damage().bad_records + reader.damage().skipped_bytes.min(1),
-            1,
-            "{length}"
+            2,
+            "{length}: that record, and the footer that it displaces"
         );
     }
 }

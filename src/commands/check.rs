@@ -33,6 +33,7 @@ struct Verdict {
     skipped_bytes: u64,
     bad_records: u64,
     missing_magics: u64,
+    missing_headers: u64,
     undescribed_devices: u64,
     /// Records of kinds that this program does not know.
     unknown_records: u64,
@@ -112,6 +113,7 @@ impl Verdict {
             skipped_bytes: damage.skipped_bytes,
             bad_records: damage.bad_records,
             missing_magics: damage.missing_magics,
+            missing_headers: damage.missing_headers,
             undescribed_devices: damage.undescribed_devices,
             unknown_records: damage.unknown.values().sum(),
             faults: damage.listed.iter().map(FaultAt::of).collect(),
@@ -198,6 +200,7 @@ fn fault(fault: &Fault) -> String {
     match fault {
         Fault::NoRecord => "no record starts here".to_owned(),
         Fault::NoMagic => "the magic of a tape is missing".to_owned(),
+        Fault::NoHeader => "the header of a tape is missing".to_owned(),
         Fault::Truncated { expected, found } => {
             format!("{expected} bytes expected, {found} found")
         }

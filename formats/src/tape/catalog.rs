@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::block::Block;
+use super::damage::{BadRecord, Fault};
 use super::decode::BlockHeader;
 use super::error::Corrupt;
 use super::metadata::{self, Footer};
@@ -30,9 +31,10 @@ pub struct Part {
     /// Whether the shift was found from the clock anchors; otherwise the part simply follows the
     /// latest request before it.
     pub by_clock: bool,
-    /// Whether its first record starts right at `offset`, without a magic before it and without
-    /// damage that explains it.
-    lacks_magic: bool,
+    /// Whether a magic stands at `offset`; else the first record does.
+    has_magic: bool,
+    /// What is missing before its first record without damage that explains it, and where.
+    lacking: Vec<BadRecord>,
     /// The file's index of each of its devices.
     devices: Vec<Option<DeviceIndex>>,
 }
@@ -78,6 +80,7 @@ impl Catalog {
         self.parts.push(Part {
             offset,
             by_clock: true,
+            has_magic: true,
             ..Part::default()
         });
         self.progress = Progress {
@@ -114,8 +117,11 @@ impl Catalog {
         if self.parts.is_empty() || self.progress.seam.precedes(record) {
             self.head(record.offset)?;
             if let Some(part) = self.parts.last_mut() {
-                part.lacks_magic = !self.damaged_before;
+                part.has_magic = false;
             }
+        }
+        if !self.progress.seam.begun() {
+            self.begin(record);
         }
         self.damaged_before = false;
         self.progress.seam.take(record);
@@ -136,10 +142,35 @@ impl Catalog {
                 self.tally.loss(loss);
             }
             opcode::BLOCK => self.block(record)?,
-            opcode::FOOTER => drop(metadata::get::<Footer>(record.payload)?),
+            opcode::FOOTER => {
+                let footer = metadata::get::<Footer>(record.payload)?;
+                let part = self.parts.last();
+                part.map_or(Ok(()), |part| part.holds(&footer, record.offset))?;
+            }
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Takes it that this is the current part's first record.
+    fn begin(&mut self, record: &Record<'_>) {
+        let Some(part) = self.parts.last_mut().filter(|_| !self.damaged_before) else {
+            return;
+        };
+        let lacking = [
+            (!part.has_magic, Fault::NoMagic),
+            (record.opcode != opcode::HEADER, Fault::NoHeader),
+        ];
+        part.lacking = lacking
+            .into_iter()
+            .filter(|(lacks, _)| *lacks)
+            .map(|(_, fault)| BadRecord::lack(record.offset, fault))
+            .collect();
+    }
+
+    /// Whether the last tape has a record.
+    pub fn begun(&self) -> bool {
+        self.progress.seam.begun()
     }
 
     fn block(&mut self, record: &Record<'_>) -> Result<(), Corrupt> {
@@ -318,9 +349,20 @@ impl Catalog {
 }
 
 impl Part {
-    /// Whether the part's first record stands at this offset, without a magic before it.
-    pub(super) fn lacks_magic(&self, offset: u64) -> bool {
-        self.lacks_magic && self.offset == offset
+    /// What is missing before the record at this offset, when that is the part's first.
+    pub(super) fn lacking_before(&self, offset: u64) -> impl Iterator<Item = BadRecord> {
+        let here = self.lacking.iter().filter(move |bad| bad.offset == offset);
+        here.cloned()
+    }
+
+    /// Whether a footer at this offset says how far it is from the part's magic.
+    pub(super) fn holds(&self, footer: &Footer, offset: u64) -> Result<(), Corrupt> {
+        let found = offset.saturating_sub(self.offset);
+        let expected = footer.tape_bytes;
+        if self.has_magic && found != expected {
+            return Err(Corrupt::Displaced { found, expected });
+        }
+        Ok(())
     }
 
     /// Whether requests are in the file as they are in the part.

@@ -26,13 +26,13 @@ pub struct BadRecord {
 }
 
 impl BadRecord {
-    /// The lack of a magic before a tape's first record.
-    pub(super) fn no_magic(offset: u64) -> BadRecord {
+    /// The lack of something where a tape starts.
+    pub(super) fn lack(offset: u64, fault: Fault) -> BadRecord {
         BadRecord {
             offset,
             bytes: 0,
             opcode: None,
-            fault: Fault::NoMagic,
+            fault,
             requests: None,
         }
     }
@@ -46,6 +46,8 @@ pub enum Fault {
     NoRecord,
     /// A tape's records start without the magic that stands before them.
     NoMagic,
+    /// A tape's first record is not its header.
+    NoHeader,
     /// The file ends within the record, or another record starts within it.
     Truncated {
         /// Bytes that the record should have.
@@ -73,6 +75,8 @@ pub struct Damage {
     pub bad_records: u64,
     /// Tapes without the magic before their records.
     pub missing_magics: u64,
+    /// Tapes whose first record is no header, though nothing before it is damaged.
+    pub missing_headers: u64,
     /// The first bad records and skipped parts, in the order of the file.
     pub listed: Vec<BadRecord>,
     /// Records with a number that this program does not know, per number.
@@ -95,6 +99,7 @@ impl Damage {
             self.skipped_bytes,
             self.bad_records,
             self.missing_magics,
+            self.missing_headers,
             self.undescribed_devices,
             self.lost_requests,
         ];
@@ -113,6 +118,8 @@ impl Damage {
     pub(super) fn add(&mut self, bad: BadRecord) {
         if bad.fault == Fault::NoMagic {
             self.missing_magics += 1;
+        } else if bad.fault == Fault::NoHeader {
+            self.missing_headers += 1;
         } else if bad.opcode.is_none() {
             self.skipped_bytes = self.skipped_bytes.saturating_add(bad.bytes);
         } else {

@@ -171,6 +171,16 @@ pub enum Corrupt {
         /// Its limit.
         max: u64,
     },
+    /// A footer at another distance from the start of its tape than it says.
+    #[error(
+        "the footer stands {found} bytes into its tape and says {expected}: records before it are missing or too many"
+    )]
+    Displaced {
+        /// Where it stands, in bytes from the head magic.
+        found: u64,
+        /// Where it says that it stands.
+        expected: u64,
+    },
     /// Two parts do not agree.
     #[error("{what}")]
     Inconsistent {

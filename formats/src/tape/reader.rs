@@ -203,18 +203,12 @@ impl<R: Read + Seek> TapeReader<R> {
     /// Takes what a record turned out to be; `true` when `block` has requests.
     fn take(&mut self, at: &At, seen: Result<Seen, Corrupt>, block: &mut Block) -> bool {
         let part = self.catalog.part_at(at.offset);
-        if at.new
-            && self
-                .catalog
-                .parts
-                .get(part)
-                .is_some_and(|part| part.lacks_magic(at.offset))
-        {
-            self.damage.add(BadRecord::no_magic(at.offset));
+        if at.new {
+            self.lacking(part, at.offset);
         }
         let taken = seen.and_then(|seen| match seen {
             Seen::Block(header) => self.arrived(part, block, &header, at.new),
-            Seen::Footer(summary) => self.concluded(part, &summary, at.new),
+            Seen::Footer(footer) => self.concluded(part, &footer, at),
             Seen::Other => Ok(false),
             Seen::Unknown => {
                 if at.new {
@@ -260,13 +254,23 @@ impl<R: Read + Seek> TapeReader<R> {
         Ok(!block.is_empty())
     }
 
-    /// Takes the totals in a part's footer; `false`, since they are no block.
-    fn concluded(&mut self, part: usize, summary: &Summary, new: bool) -> Result<bool, Corrupt> {
-        let lost = self.continuity.footer(part, summary);
-        if new {
+    /// Takes a part's footer; `false`, since it is no block.
+    fn concluded(&mut self, part: usize, footer: &Footer, at: &At) -> Result<bool, Corrupt> {
+        let lost = self.continuity.footer(part, &footer.summary);
+        if at.new {
             self.damage.lose(lost?);
         }
+        let part = self.catalog.parts.get(part);
+        part.map_or(Ok(()), |part| part.holds(footer, at.offset))?;
         Ok(false)
+    }
+
+    /// Counts what is missing before a part's first record, if that stands at this offset.
+    fn lacking(&mut self, part: usize, offset: u64) {
+        if let Some(part) = self.catalog.parts.get(part) {
+            part.lacking_before(offset)
+                .for_each(|bad| self.damage.add(bad));
+        }
     }
 
     /// Counts a record whose checksum is right and whose content is not.
@@ -311,7 +315,8 @@ impl<R: Read + Seek> TapeReader<R> {
                 Step::Record(record) => {
                     records += 1;
                     let enough = |footer: &Footer| self.catalog.describes(&footer.summary);
-                    if record.opcode == opcode::BLOCK && footer.as_ref().is_some_and(enough) {
+                    let is_block = record.opcode == opcode::BLOCK && self.catalog.begun();
+                    if is_block && footer.as_ref().is_some_and(enough) {
                         break;
                     }
                     let noted = self.catalog.note(&record);
@@ -329,10 +334,7 @@ impl<R: Read + Seek> TapeReader<R> {
 
     /// Counts what is wrong with a record that the catalog has taken up.
     fn noted(&mut self, at: &At, noted: Result<bool, Corrupt>) -> Result<(), TapeError> {
-        let part = self.catalog.parts.last();
-        if part.is_some_and(|part| part.lacks_magic(at.offset)) {
-            self.damage.add(BadRecord::no_magic(at.offset));
-        }
+        self.lacking(self.catalog.parts.len().saturating_sub(1), at.offset);
         match noted {
             Ok(true) => (),
             Ok(false) => self.damage.add_unknown(at.opcode),
@@ -413,7 +415,7 @@ impl At {
 /// What a record turned out to be.
 enum Seen {
     Block(BlockHeader),
-    Footer(Summary),
+    Footer(Box<Footer>),
     Other,
     Unknown,
 }
@@ -429,7 +431,7 @@ fn look_at(record: &Record<'_>) -> Result<Seen, Corrupt> {
         opcode::ANCHOR => known::<Anchor>(record),
         opcode::LOSS => known::<Loss>(record),
         opcode::FOOTER => {
-            metadata::get::<Footer>(record.payload).map(|footer| Seen::Footer(footer.summary))
+            metadata::get(record.payload).map(|footer| Seen::Footer(Box::new(footer)))
         }
         _ => Ok(Seen::Unknown),
     }

@@ -19,6 +19,11 @@ pub struct Seam {
 }
 
 impl Seam {
+    /// Whether the part has a record.
+    pub fn begun(&self) -> bool {
+        self.begun
+    }
+
     /// Whether the part has its footer.
     pub fn concluded(&self) -> bool {
         self.concluded
