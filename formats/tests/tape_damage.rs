@@ -585,6 +585,24 @@ fn a_later_header_asks_for_a_later_program() {
     );
 }
 
+/// No program ever wrote it: a newer one would not help.
+#[test]
+fn a_header_of_version_0_is_damage() {
+    let (bytes, blocks) = tape();
+    let place = places(&bytes)[0];
+    let mut payload = bytes[place.start + 21..place.end - 4].to_vec();
+    payload[0] = 0;
+    let zero = [&bytes[..8], &record(HEADER, &payload), &bytes[place.end..]].concat();
+    assert_reads_the_rest(&zero, &blocks, &[], "version 0");
+    let damage = check(Cursor::new(&zero)).unwrap().damage;
+    let version = Corrupt::Version {
+        what: "header",
+        found: 0,
+        known: 1,
+    };
+    assert_eq!(damage.listed[0].fault, Fault::Content(version));
+}
+
 /// A footer that is in order but belongs to other blocks.
 #[test]
 fn a_footer_that_does_not_fit_its_tape_is_not_believed() {

@@ -338,7 +338,9 @@ impl<R: Read + Seek> TapeReader<R> {
         match noted {
             Ok(true) => (),
             Ok(false) => self.damage.add_unknown(at.opcode),
-            Err(Corrupt::Version { what, found, known }) if at.opcode == opcode::HEADER => {
+            Err(Corrupt::Version { what, found, known })
+                if at.opcode == opcode::HEADER && found > known =>
+            {
                 return Err(TapeError::TooNew {
                     what,
                     offset: at.offset,
