@@ -62,6 +62,8 @@ class Record:
     at: int
     opcode: int
     payload: bytes = b""
+    behind_damage: bool = False
+    footer_bytes: int = 0  # of a trailer: what it tells
 
 
 def start_at(data: bytes, at: int) -> int | None:
@@ -101,11 +103,12 @@ def whole_record(data: bytes, at: int) -> Record:
 
 def records(data: bytes, damage: Damage) -> Iterator[Record]:
     """What is whole in a file, in its sequence."""
-    at = 0
+    at = damage_end = 0
     while at < len(data):
         opcode, resume = start_at(data, at), at + 1
         if opcode in (HEAD, TRAILER):
-            yield Record(at, opcode)
+            size = int.from_bytes(data[at : at + 8], "little")
+            yield Record(at, opcode, behind_damage=0 < at == damage_end, footer_bytes=size)
             at += len(HEAD_MAGIC) if opcode == HEAD else 12 + len(TAIL_MAGIC)
             continue
         if opcode is not None:
@@ -119,7 +122,7 @@ def records(data: bytes, damage: Damage) -> Iterator[Record]:
                 resume = at + len(SYNC)
         resume = next_start(data, resume)
         damage.tell(at, f"{resume - at} bytes passed over")
-        at = resume
+        at = damage_end = resume
 
 
 def decode_metadata(record: Record) -> dict[str, Any]:
@@ -145,6 +148,7 @@ class Part:
     anchor: dict[str, int] | None = None
     blocks: list[Block] = field(default_factory=list)
     footer: dict[str, Any] | None = None
+    last: tuple[int, int, int] = (0, 0, 0)  # opcode, end and size of the last record
     ended: bool = False
     shift_ns: int = 0
 
@@ -188,13 +192,22 @@ class Tape:
                 self.parts.pop()
             self.parts.append(Part(record.at, first=not self.parts))
         elif record.opcode == TRAILER:
-            if self.parts:
-                self.parts[-1].ended = self.parts[-1].footer is not None
+            self.end(record)
         else:
             part = self.part_of(record)
             part.opcodes.append(record.opcode)
+            size = 25 + len(record.payload)
+            part.last = (record.opcode, record.at + size, size)
             self.used["opcodes"].add(record.opcode)
             self.keep(part, record)
+
+    def end(self, trailer: Record) -> None:
+        part = self.parts[-1] if self.parts else None
+        right = part and part.last == (FOOTER, trailer.at, trailer.footer_bytes)
+        if not right and not trailer.behind_damage:
+            self.damage.tell(trailer.at, "a trailer that is not behind a footer of its size")
+        elif part:
+            part.ended = part.footer is not None
 
     def part_of(self, record: Record) -> Part:
         last = self.parts[-1] if self.parts else None

@@ -585,6 +585,41 @@ fn a_later_header_asks_for_a_later_program() {
     );
 }
 
+fn trailer(footer_bytes: u64) -> Vec<u8> {
+    let size = footer_bytes.to_le_bytes();
+    let tail = *b"\nEPATOI\x89";
+    [&size[..], &crc32c(&size).to_le_bytes(), &tail].concat()
+}
+
+#[test]
+fn a_trailer_that_belongs_to_no_footer_is_noticed() {
+    let (bytes, blocks) = tape();
+    let records = places(&bytes);
+    let footer = *records.last().unwrap();
+    let right = (footer.end - footer.start) as u64;
+    assert_eq!(bytes[footer.end..], trailer(right));
+    // Between records, and a second one behind the right one.
+    let mut strays: Vec<usize> = records.iter().map(|place| place.start).collect();
+    strays.push(bytes.len());
+    for at in strays {
+        let stray = [&bytes[..at], &trailer(right), &bytes[at..]].concat();
+        assert_reads_the_rest(&stray, &blocks, &[], &format!("a trailer at {at}"));
+        let damage = check(Cursor::new(&stray)).unwrap().damage;
+        let fault = Fault::StrayTrailer {
+            footer_bytes: right,
+        };
+        let told = (damage.skipped_bytes, damage.listed[0].offset);
+        assert_eq!(told, (20, at as u64));
+        assert_eq!(damage.listed[0].fault, fault);
+    }
+    for size in [right - 1, right + 1, 0, u64::MAX] {
+        let wrong = [&bytes[..footer.end], &trailer(size)].concat();
+        assert_reads_the_rest(&wrong, &blocks, &[], &format!("a trailer of {size}"));
+        let report = check(Cursor::new(&wrong)).unwrap();
+        assert!(!report.finished && report.damage.skipped_bytes == 20);
+    }
+}
+
 /// No program ever wrote it: a newer one would not help.
 #[test]
 fn a_header_of_version_0_is_damage() {

@@ -201,6 +201,9 @@ fn fault(fault: &Fault) -> String {
         Fault::NoRecord => "no record starts here".to_owned(),
         Fault::NoMagic => "the magic of a tape is missing".to_owned(),
         Fault::NoHeader => "the header of a tape is missing".to_owned(),
+        Fault::StrayTrailer { footer_bytes } => {
+            format!("a trailer that is not behind a footer record of {footer_bytes} bytes")
+        }
         Fault::Truncated { expected, found } => {
             format!("{expected} bytes expected, {found} found")
         }

@@ -11,7 +11,8 @@ use super::wire::{
 pub enum Boundary {
     Head,
     Record(RecordHeader),
-    Trailer,
+    /// A trailer behind a footer record of so many bytes.
+    Trailer(u64),
     Nothing,
     /// Too few bytes to tell, unless the source has no more.
     Short,
@@ -26,8 +27,8 @@ impl Boundary {
         if let Some(header) = RecordHeader::parse(bytes).filter(|header| plausible(*header)) {
             return Boundary::Record(header);
         }
-        if parse_trailer(bytes).is_some() {
-            return Boundary::Trailer;
+        if let Some(footer_bytes) = parse_trailer(bytes) {
+            return Boundary::Trailer(footer_bytes);
         }
         if bytes.len() < RECORD_HEADER_BYTES && !ended {
             Boundary::Short

@@ -48,6 +48,11 @@ pub enum Fault {
     NoMagic,
     /// A tape's first record is not its header.
     NoHeader,
+    /// A trailer that does not stand right behind a footer record of the size that it tells.
+    StrayTrailer {
+        /// The size that it tells.
+        footer_bytes: u64,
+    },
     /// The file ends within the record, or another record starts within it.
     Truncated {
         /// Bytes that the record should have.

@@ -15,6 +15,7 @@ use super::id::TapeId;
 use super::metadata::{self, Footer, Stored};
 use super::model::{Anchor, Device, Header, Loss, Summary};
 use super::scanner::{Record, Scanner, Step};
+use super::seam::Before;
 use super::source::{READ_BYTES, Source};
 use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
 
@@ -41,6 +42,7 @@ pub struct TapeReader<R> {
     verify_ids: bool,
     damage: Damage,
     continuity: Continuity,
+    before: Before,
     /// Everything before this offset has been counted in `damage` while reading blocks.
     counted_to: u64,
     started: bool,
@@ -67,6 +69,7 @@ impl<R: Read + Seek> TapeReader<R> {
             verify_ids: false,
             damage: Damage::default(),
             continuity: Continuity::default(),
+            before: Before::default(),
             counted_to: 0,
             started: false,
         };
@@ -156,8 +159,23 @@ impl<R: Read + Seek> TapeReader<R> {
                     block.clear();
                     return Ok(false);
                 }
-                Step::Head(_) | Step::Tail(_) => false,
+                Step::Head(_) => {
+                    self.before = Before::Other;
+                    false
+                }
+                Step::Tail {
+                    offset,
+                    footer_bytes,
+                } => {
+                    let stray = std::mem::take(&mut self.before).trailer(offset, footer_bytes);
+                    stray
+                        .filter(|bad| bad.offset >= self.counted_to)
+                        .into_iter()
+                        .for_each(|bad| self.damage.add(bad));
+                    false
+                }
                 Step::Bad(bad) => {
+                    self.before = Before::Damage;
                     if bad.offset >= self.counted_to {
                         self.damage.add(bad);
                     }
@@ -165,6 +183,7 @@ impl<R: Read + Seek> TapeReader<R> {
                 }
                 Step::Record(record) => {
                     let at = At::of(&record, record.offset >= self.counted_to);
+                    self.before = Before::record(&record);
                     let seen = if record.opcode == opcode::BLOCK {
                         self.decoder
                             .get(record.payload, self.columns, block)
@@ -196,6 +215,7 @@ impl<R: Read + Seek> TapeReader<R> {
         self.scanner = Scanner::new();
         self.source.seek(0)?;
         self.continuity = Continuity::default();
+        self.before = Before::default();
         self.started = true;
         Ok(())
     }
@@ -305,15 +325,26 @@ impl<R: Read + Seek> TapeReader<R> {
                     self.source.feed(&mut self.scanner, bytes.max(SKIM_BYTES))?;
                 }
                 Step::Seek(offset) => self.source.seek(offset)?,
-                Step::Head(offset) => drop(self.catalog.head(offset)),
-                Step::Tail(_) => self.catalog.tail(),
+                Step::Head(offset) => {
+                    self.before = Before::Other;
+                    drop(self.catalog.head(offset));
+                }
+                Step::Tail {
+                    offset,
+                    footer_bytes,
+                } => match std::mem::take(&mut self.before).trailer(offset, footer_bytes) {
+                    Some(stray) => self.damage.add(stray),
+                    None => self.catalog.tail(),
+                },
                 Step::Bad(bad) => {
+                    self.before = Before::Damage;
                     self.catalog.damaged();
                     self.damage.add(bad);
                 }
                 Step::End => break,
                 Step::Record(record) => {
                     records += 1;
+                    self.before = Before::record(&record);
                     let enough = |footer: &Footer| self.catalog.describes(&footer.summary);
                     let is_block = record.opcode == opcode::BLOCK && self.catalog.begun();
                     if is_block && footer.as_ref().is_some_and(enough) {

@@ -12,7 +12,7 @@ use super::error::{Corrupt, TapeError};
 use super::metadata::{self, BlockHeaderV1, ColumnV1, Stored};
 use super::model::{Device, Header};
 use super::scanner::{Record, Scanner, Step};
-use super::seam::Seam;
+use super::seam::{Before, Seam};
 use super::source::{READ_BYTES, Source};
 use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
 use crate::request::DeviceIndex;
@@ -53,16 +53,30 @@ pub fn repair<R: Read + Seek, W: Write>(source: R, sink: W) -> Result<RepairRepo
     };
     let mut scanner = Scanner::new();
     let mut records = 0u64;
+    let mut before = Before::default();
     loop {
         match scanner.step() {
             Step::Need(bytes) => source.feed(&mut scanner, bytes.max(READ_BYTES))?,
             Step::Seek(offset) => source.seek(offset)?,
-            Step::Head(_) => repair.finish_part()?,
-            Step::Tail(_) => (),
-            Step::Bad(bad) => repair.report.left_out.add(bad),
+            Step::Head(_) => {
+                before = Before::Other;
+                repair.finish_part()?;
+            }
+            Step::Tail {
+                offset,
+                footer_bytes,
+            } => std::mem::take(&mut before)
+                .trailer(offset, footer_bytes)
+                .into_iter()
+                .for_each(|stray| repair.report.left_out.add(stray)),
+            Step::Bad(bad) => {
+                before = Before::Damage;
+                repair.report.left_out.add(bad);
+            }
             Step::End => break,
             Step::Record(record) => {
                 records += 1;
+                before = Before::record(&record);
                 repair.record(&record)?;
             }
         }

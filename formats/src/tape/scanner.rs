@@ -23,8 +23,13 @@ pub enum Step<'a> {
     Seek(u64),
     /// A tape starts at this offset.
     Head(u64),
-    /// The trailer of a tape stands at this offset.
-    Tail(u64),
+    /// The trailer of a tape stands at this offset, behind a footer record of so many bytes.
+    Tail {
+        /// Where it starts, in bytes from the start of the source.
+        offset: u64,
+        /// Size of the footer record, as the trailer says.
+        footer_bytes: u64,
+    },
     /// A record.
     Record(Record<'a>),
     /// A part that could not be used.
@@ -111,7 +116,10 @@ enum Found {
     Need(usize),
     Seek(u64),
     Head(u64),
-    Tail(u64),
+    Tail {
+        offset: u64,
+        footer_bytes: u64,
+    },
     /// A record with `held` bytes of payload before the checksum that was used last.
     Record {
         offset: u64,
@@ -190,7 +198,13 @@ impl Scanner {
                 Found::Need(bytes) => Step::Need(bytes.clamp(1, CHUNK_BYTES)),
                 Found::Seek(offset) => Step::Seek(offset),
                 Found::Head(offset) => Step::Head(offset),
-                Found::Tail(offset) => Step::Tail(offset),
+                Found::Tail {
+                    offset,
+                    footer_bytes,
+                } => Step::Tail {
+                    offset,
+                    footer_bytes,
+                },
                 Found::Bad(bad) => Step::Bad(bad),
                 Found::End => Step::End,
                 Found::Skimmed {
@@ -256,9 +270,12 @@ impl Scanner {
                 self.consume(HEAD_MAGIC.len());
                 Found::Head(offset)
             }
-            Boundary::Trailer => {
+            Boundary::Trailer(footer_bytes) => {
                 self.consume(TRAILER_BYTES);
-                Found::Tail(offset)
+                Found::Tail {
+                    offset,
+                    footer_bytes,
+                }
             }
             Boundary::Record(header) if header.length > MAX_BLOCK_BYTES => {
                 self.consume(RECORD_HEADER_BYTES);

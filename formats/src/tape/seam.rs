@@ -1,11 +1,12 @@
 //! Where one of the tapes that are joined in a file ends, when nothing whole is left of its end and
 //! of the next one's start.
 
+use super::damage::{BadRecord, Fault};
 use super::decode::BlockHeader;
 use super::metadata;
 use super::model::Device;
 use super::scanner::Record;
-use super::wire::opcode;
+use super::wire::{RECORD_OVERHEAD_BYTES, TRAILER_BYTES, opcode};
 use crate::request::DeviceIndex;
 
 /// Follows the records of a part, to know which one cannot be of the same part.
@@ -61,6 +62,47 @@ impl Seam {
             opcode::FOOTER => self.concluded = true,
             _ => (),
         }
+    }
+}
+
+/// What stands right before a place, to know whether a trailer belongs there.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Before {
+    /// A footer record of so many bytes, up to this offset.
+    Footer { bytes: u64, end: u64 },
+    /// Something that could not be used, and may have been a footer.
+    Damage,
+    #[default]
+    Other,
+}
+
+impl Before {
+    pub fn record(record: &Record<'_>) -> Before {
+        let bytes = record
+            .payload_bytes
+            .saturating_add(RECORD_OVERHEAD_BYTES as u64);
+        if record.opcode == opcode::FOOTER {
+            let end = record.offset.saturating_add(bytes);
+            Before::Footer { bytes, end }
+        } else {
+            Before::Other
+        }
+    }
+
+    /// What is wrong with a trailer at this offset, which tells the footer's size.
+    pub fn trailer(self, offset: u64, footer_bytes: u64) -> Option<BadRecord> {
+        let right = match self {
+            Before::Footer { bytes, end } => (bytes, end) == (footer_bytes, offset),
+            Before::Damage => true,
+            Before::Other => false,
+        };
+        (!right).then_some(BadRecord {
+            offset,
+            bytes: TRAILER_BYTES as u64,
+            opcode: None,
+            fault: Fault::StrayTrailer { footer_bytes },
+            requests: None,
+        })
     }
 }
 

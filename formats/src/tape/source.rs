@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use super::error::TapeError;
 use super::metadata::{self, Footer};
 use super::scanner::{Record, Scanner, Step};
+use super::seam::Before;
 use super::wire::{
     HEAD_MAGIC, MAX_METADATA_BYTES, RECORD_OVERHEAD_BYTES, TRAILER_BYTES, opcode, parse_trailer,
 };
@@ -83,14 +84,23 @@ impl<R: Read + Seek> Source<R> {
         let mut scanner = Scanner::new();
         scanner.feed(&record);
         scanner.end();
-        let Step::Record(Record {
+        let Step::Record(record) = scanner.step() else {
+            return Ok(None);
+        };
+        let Record {
             opcode: opcode::FOOTER,
             payload,
             ..
-        }) = scanner.step()
+        } = record
         else {
             return Ok(None);
         };
+        if Before::record(&record)
+            .trailer(footer_bytes, footer_bytes)
+            .is_some()
+        {
+            return Ok(None);
+        }
         let footer: Option<Footer> = metadata::get(payload).ok();
         Ok(footer.filter(|footer| footer.tape_bytes == footer_at))
     }
