@@ -480,6 +480,69 @@ fn assert_keeps_devices(bytes: &[u8], first: &[Vec<Request>], second: &[Request]
     assert!(checked.is_clean(), "{what}: {checked:?}");
 }
 
+/// The devices of joined tapes may be more than there are numbers for.
+#[test]
+fn devices_beyond_the_last_number_are_counted_as_lost() {
+    let device = |index: u16, name: String| Device {
+        index: DeviceIndex(index),
+        name,
+        ..Device::default()
+    };
+    let many: Vec<Device> = (0..u16::MAX)
+        .map(|at| device(at, format!("a{at}")))
+        .collect();
+    let two = [device(0, "b0".into()), device(1, "b1".into())];
+    let on = |at: u16| Request {
+        device: DeviceIndex(at),
+        ..request(1)
+    };
+    let mut bytes = Vec::new();
+    for (devices, blocks) in [(&many[..], [on(7), on(65_534)]), (&two[..], [on(0), on(1)])] {
+        let mut writer =
+            TapeWriter::create(Vec::new(), &Header::default(), devices, Level::Live).unwrap();
+        for request in &blocks {
+            writer.push(request).unwrap();
+            writer.close_block().unwrap();
+        }
+        bytes.extend(writer.finish().unwrap().0);
+    }
+    let (read, reader) = blocks_of(&bytes);
+    let named: Vec<u16> = read.iter().flatten().map(|r| r.device.0).collect();
+    assert_eq!(named, [7, 65_534, 65_535]);
+    assert_eq!(reader.devices()[65_535].name, "b0");
+    let damage = reader.damage();
+    // The device record and the block, told one by one, and the request that the footer misses.
+    assert_eq!((damage.bad_records, damage.lost_requests), (2, 1));
+    let excess = Corrupt::Excess {
+        what: "devices",
+        found: 65_537,
+        max: 65_536,
+    };
+    for bad in &damage.listed {
+        assert_eq!(bad.fault, Fault::Content(excess.clone()));
+    }
+}
+
+/// So many tapes of a header each, and one with requests behind them.
+#[test]
+fn parts_beyond_the_last_are_counted_and_not_taken_for_it() {
+    let (second, requests) = second_tape();
+    let empty = &second[..places(&second)[0].end];
+    for (parts, whole) in [(65_535, true), (65_536, false)] {
+        let joined = [empty.repeat(parts), second.clone()].concat();
+        let (read, reader) = blocks_of(&joined);
+        let rows = read.iter().flatten().count();
+        assert_eq!(rows, if whole { requests.len() } else { 0 });
+        assert_eq!(reader.parts().len(), 65_536);
+        let bad = if whole {
+            0
+        } else {
+            places(&second).len() as u64
+        };
+        assert_eq!(reader.damage().bad_records, bad);
+    }
+}
+
 #[test]
 fn a_tape_that_says_it_is_earlier_follows_the_one_before_it() {
     let (first, _) = tape();

@@ -61,6 +61,8 @@ pub struct Catalog {
     pub parts: Vec<Part>,
     pub tally: Tally,
     progress: Progress,
+    /// Where the first tape starts that is one too many.
+    beyond: Option<u64>,
     /// Whether the record that comes next stands right behind damage.
     damaged_before: bool,
     first_anchor: Option<Anchor>,
@@ -71,12 +73,9 @@ impl Catalog {
     /// Takes it that a tape starts here.
     pub fn head(&mut self, offset: u64) -> Result<(), Corrupt> {
         if self.parts.len() == MAX_PARTS {
-            return Err(Corrupt::Excess {
-                what: "joined tapes",
-                found: MAX_PARTS as u64 + 1,
-                max: MAX_PARTS as u64,
-            });
+            self.beyond.get_or_insert(offset);
         }
+        self.within(offset)?;
         self.parts.push(Part {
             offset,
             by_clock: true,
@@ -88,6 +87,18 @@ impl Catalog {
             ..Progress::default()
         };
         Ok(())
+    }
+
+    /// Whether this offset is in a tape that is not one too many.
+    pub fn within(&self, offset: u64) -> Result<(), Corrupt> {
+        match self.beyond {
+            Some(beyond) if offset >= beyond => Err(Corrupt::Excess {
+                what: "joined tapes",
+                found: MAX_PARTS as u64 + 1,
+                max: MAX_PARTS as u64,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Takes it that something could not be used here.
@@ -114,6 +125,7 @@ impl Catalog {
 
     /// Takes up what a record says. `false` when its number is unknown.
     pub fn note(&mut self, record: &Record<'_>) -> Result<bool, Corrupt> {
+        self.within(record.offset)?;
         if self.parts.is_empty() || self.progress.seam.precedes(record) {
             self.head(record.offset)?;
             if let Some(part) = self.parts.last_mut() {
@@ -255,13 +267,17 @@ impl Catalog {
     }
 
     fn next_index(&self) -> Result<DeviceIndex, Corrupt> {
-        let found = self.devices.len();
-        let excess = Corrupt::Excess {
-            what: "devices",
-            found: found as u64 + 1,
-            max: MAX_DEVICES as u64,
-        };
-        u16::try_from(found).map(DeviceIndex).map_err(|_| excess)
+        let next = u16::try_from(self.devices.len());
+        next.map(DeviceIndex).map_err(|_| too_many_devices())
+    }
+
+    /// Whether a number was left for this device of a part.
+    pub fn has_number(&self, part: usize, own: DeviceIndex) -> Result<(), Corrupt> {
+        let later = self.parts.get(part).filter(|_| part > 0);
+        if later.is_some_and(|part| part.number(own).is_none()) {
+            return Err(too_many_devices());
+        }
+        Ok(())
     }
 
     /// Makes room for a device, with stand-ins up to it.
@@ -318,10 +334,7 @@ impl Catalog {
 
     /// Makes sure that a device of a part, which requests name, is in the list.
     fn name_device(&mut self, part: usize, own: DeviceIndex) -> Result<(), Corrupt> {
-        let known = self
-            .parts
-            .get(part)
-            .and_then(|part| part.devices.get(usize::from(own.0)).copied().flatten());
+        let known = self.parts.get(part).and_then(|part| part.number(own));
         let index = match known {
             Some(index) => index,
             None if part == 0 => own,
@@ -345,6 +358,14 @@ impl Catalog {
             .devices
             .iter()
             .all(|extent| described(extent) == Some(true))
+    }
+}
+
+fn too_many_devices() -> Corrupt {
+    Corrupt::Excess {
+        what: "devices",
+        found: MAX_DEVICES as u64 + 1,
+        max: MAX_DEVICES as u64,
     }
 }
 
@@ -380,12 +401,13 @@ impl Part {
         self.devices[slot] = Some(index);
     }
 
+    /// The file's index of a device, if it has one.
+    fn number(&self, own: DeviceIndex) -> Option<DeviceIndex> {
+        self.devices.get(usize::from(own.0)).copied().flatten()
+    }
+
     fn device(&self, own: DeviceIndex) -> DeviceIndex {
-        self.devices
-            .get(usize::from(own.0))
-            .copied()
-            .flatten()
-            .unwrap_or(own)
+        self.number(own).unwrap_or(own)
     }
 
     fn shift(&self, time_ns: u64) -> Result<u64, Corrupt> {

@@ -18,6 +18,7 @@ use super::scanner::{Record, Scanner, Step};
 use super::seam::Before;
 use super::source::{READ_BYTES, Source};
 use super::wire::{RECORD_OVERHEAD_BYTES, opcode};
+use crate::request::DeviceIndex;
 
 /// Bytes asked of the source at once when only headers are read.
 const SKIM_BYTES: usize = 4 << 10;
@@ -226,9 +227,11 @@ impl<R: Read + Seek> TapeReader<R> {
         if at.new {
             self.lacking(part, at.offset);
         }
-        let taken = seen.and_then(|seen| match seen {
+        let within = self.catalog.within(at.offset);
+        let taken = within.and(seen).and_then(|seen| match seen {
             Seen::Block(header) => self.arrived(part, block, &header, at.new),
             Seen::Footer(footer) => self.concluded(part, &footer, at),
+            Seen::Device(own) => self.catalog.has_number(part, own).map(|()| false),
             Seen::Other => Ok(false),
             Seen::Unknown => {
                 if at.new {
@@ -448,6 +451,7 @@ impl At {
 /// What a record turned out to be.
 enum Seen {
     Block(BlockHeader),
+    Device(DeviceIndex),
     Footer(Box<Footer>),
     Other,
     Unknown,
@@ -460,7 +464,7 @@ fn look_at(record: &Record<'_>) -> Result<Seen, Corrupt> {
     }
     match record.opcode {
         opcode::HEADER => known::<Header>(record),
-        opcode::DEVICE => known::<Device>(record),
+        opcode::DEVICE => metadata::get::<Device>(record.payload).map(|d| Seen::Device(d.index)),
         opcode::ANCHOR => known::<Anchor>(record),
         opcode::LOSS => known::<Loss>(record),
         opcode::FOOTER => {
