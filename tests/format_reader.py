@@ -221,10 +221,10 @@ class Tape:
     def keep(self, part: Part, record: Record) -> None:
         if record.opcode == BLOCK:
             block = Block(record.at, record.payload, self.used)
-            part.blocks.append(block)
             part.requests = block.requests_before + len(block)
             for extent in block.summary["devices"]:
                 self.number(part, extent["device"])
+            part.blocks.append(block)
         elif record.opcode in METADATA:
             self.keep_metadata(part, record, decode_metadata(record))
         elif 0x40 <= record.opcode < 0x80:
@@ -249,6 +249,8 @@ class Tape:
         """A device's number in the file: its index in the first part, else the next after all."""
         if index not in part.devices:
             new = index if part.first else self.devices
+            if new > 0xFFFF and (description or "") not in self.numbers:
+                raise Damaged("more than 65,536 devices in a joined tape")
             part.devices[index] = new if part.first else self.numbers.get(description or "", new)
             self.devices = max(self.devices, part.devices[index] + 1)
         if description:

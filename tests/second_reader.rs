@@ -126,6 +126,70 @@ fn the_second_reader_resumes_behind_damage_and_names_its_place() {
     );
 }
 
+#[test]
+fn both_readers_notice_records_that_are_missing_or_astray() {
+    if !have_second_reader() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("damaged.iotape");
+    let whole = fs::read(worked_example(folder.path()).0).unwrap();
+    // The worked example's header, device and anchor, cut out; its trailer, of 20 bytes, put in.
+    let (end, trailer) = (whole.len(), &whole[whole.len() - 20..]);
+    for (start, resume, put_in) in [
+        (8, 126, &b""[..]),
+        (126, 192, b""),
+        (192, 235, b""),
+        (126, 126, trailer),
+        (606, 606, trailer),
+        (end, end, trailer),
+    ] {
+        let bytes = [&whole[..start], put_in, &whole[resume..]].concat();
+        fs::write(&tape, bytes).unwrap();
+        same_csv(&tape, 3);
+    }
+}
+
+#[test]
+fn both_readers_keep_the_devices_of_tapes_whose_seam_is_lost() {
+    if !have_second_reader() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tape_of = |name: &str, device: &str, from: u64| {
+        let rows: String = (0..50)
+            .map(|row| format!("{row},{device},read,,{},512,,,,,,\n", from + row * 512))
+            .collect();
+        let csv = folder.path().join(name);
+        fs::write(&csv, format!("{CSV_HEAD}{rows}")).unwrap();
+        fs::read(import(&[&csv], "live")).unwrap()
+    };
+    let (first, second) = (tape_of("1.csv", "sda", 0), tape_of("2.csv", "sdb", 1 << 30));
+    let joined = [&first[..], &second].concat();
+    let sync = &first[8..16];
+    let records: Vec<usize> = second
+        .windows(8)
+        .enumerate()
+        .filter(|(_, bytes)| *bytes == sync)
+        .map(|(at, _)| at)
+        .collect();
+    let tape = folder.path().join("damaged.iotape");
+    for start in [first.len() - 150, first.len() - 100, first.len() - 20] {
+        for end in &records[..3] {
+            let bytes = [&joined[..start], &joined[first.len() + end..]].concat();
+            fs::write(&tape, bytes).unwrap();
+            let csv = same_csv(&tape, 3);
+            let of_second = csv.lines().filter(|row| row.contains(",10737"));
+            let names: Vec<&str> = of_second.map(|row| fields::<12>(row, ',')[1]).collect();
+            let right = |name: &&str| ["sdb", "undescribed-1"].contains(name);
+            assert!(
+                names.len() == 50 && names.iter().all(right),
+                "{start}, {end}: {names:?}"
+            );
+        }
+    }
+}
+
 /// Whether the second reader can run; says so when not.
 fn have_second_reader() -> bool {
     if !have(&["python3"]) {

@@ -188,7 +188,7 @@ impl<R: Read + Seek> TapeReader<R> {
                     let seen = if record.opcode == opcode::BLOCK {
                         self.decoder
                             .get(record.payload, self.columns, block)
-                            .map(Seen::Block)
+                            .map(|header| Seen::Block(Box::new(header)))
                     } else {
                         look_at(&record)
                     };
@@ -450,7 +450,7 @@ impl At {
 
 /// What a record turned out to be.
 enum Seen {
-    Block(BlockHeader),
+    Block(Box<BlockHeader>),
     Device(DeviceIndex),
     Footer(Box<Footer>),
     Other,
