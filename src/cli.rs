@@ -139,7 +139,7 @@ pub struct ExportArgs {
     /// The format.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
-    /// Where to write; standard output when left out. For blktrace, what stands before .blktrace.N
+    /// Where to write; standard output when left out, or -. For blktrace, what stands before .blktrace.N
     /// in the names of its files.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

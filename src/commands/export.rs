@@ -21,7 +21,8 @@ use trace_files::TraceFiles;
 
 pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
     let mut tape = open_tape(&args.tape)?;
-    let report = match (&args.output, args.to) {
+    let output = args.output.as_ref().filter(|path| path.as_os_str() != "-");
+    let report = match (output, args.to) {
         (Some(base), ExportFormat::Blktrace) => blktrace(&mut tape, base.clone()),
         (None, ExportFormat::Blktrace) => Err(Failure::usage(
             "blktrace has a file for each CPU; name them with -o NAME (NAME.blktrace.0 and so on)",
