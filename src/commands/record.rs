@@ -48,8 +48,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
 }
 
 /// A few requests without completion are those in flight at the end. More of them say that the
-/// kernel drops events without counting them, which it does for tasks that it takes to be tracing
-/// already (docs/capture.md).
+/// kernel dropped events without counting them (docs/capture.md, "What it cannot know").
 fn warn_of_unpaired(report: &Report) {
     let (unpaired, requests) = (
         report.summary.counters.unpaired_issues,
