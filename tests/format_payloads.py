@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Any
 
+import numpy
+import pcodec
 import zstandard
 
 MIB = 1 << 20
@@ -271,8 +273,8 @@ class Block:
             before = value + self.columns[LENGTH][row] if prediction == 2 else value
 
     def numbers(self, body: Cursor, count: int) -> list[int]:
-        layouts = (self.planes, self.varints, self.classes, self.dictionary)
-        return layouts[self.use("layouts", body.uint(1), range(4))](body, count)
+        layouts = (self.planes, self.varints, self.classes, self.dictionary, self.pco)
+        return layouts[self.use("layouts", body.uint(1), range(5))](body, count)
 
     def planes(self, body: Cursor, count: int) -> list[int]:
         return self.joined_planes(body, self.use("planes", body.uint(1), range(9)), count)
@@ -312,6 +314,22 @@ class Block:
         if values[-1] > U64 or max(places, default=0) >= entries:
             raise Damaged("a dictionary entry of more than 64 bits, or a place behind the last")
         return [values[place] for place in places]
+
+    def pco(self, body: Cursor, count: int) -> list[int]:
+        width = self.use("pco_widths", body.uint(1), (1, 2, 4, 8))
+        data = body.take(body.varint())
+        if count == 0 or data[:1] != b"\x04" or data[2:3] != b"\0":
+            raise Damaged(f"pco bytes {data[:3].hex()} for {count} numbers")
+        numbers = numpy.zeros(count, f"u{width}")
+        try:
+            file, at = pcodec.wrapped.FileDecompressor.new(data)
+            chunk, size = file.chunk_decompressor(data[at:], f"u{8 * width}")
+            _, page = chunk.read_page_into(data[at + size :], count, numbers)
+        except RuntimeError as error:
+            raise Damaged(f"pco: {error}") from error
+        if at + size + page != len(data):
+            raise Damaged(f"{len(data) - at - size - page} bytes behind pco's page")
+        return [int(number) for number in numbers]
 
     def stream(self, body: Cursor, size: int) -> bytes:
         codec = self.use("codecs", body.uint(1), (0, 1, 3))

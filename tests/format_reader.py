@@ -6,7 +6,7 @@ Prints the tape as CSV; with --info its id and totals, with --coverage which of 
 occur in it, both as JSON. Damage goes to standard error with its byte offset.
 
 Exit status: 0 done, 1 no tape or one that is too new, 2 wrong usage, 3 done but with lost data.
-Needs zstandard and xxhash.
+Needs pcodec, xxhash and zstandard.
 """
 
 import argparse

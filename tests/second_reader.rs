@@ -21,16 +21,17 @@ type Numbers = BTreeMap<String, BTreeSet<u64>>;
 
 /// What the tapes made here use together: every number that the specification assigns and a writer
 /// of this version writes, but for [`ELSEWHERE`].
-const USED: [(&str, &[u64]); 13] = [
+const USED: [(&str, &[u64]); 14] = [
     ("block_versions", &[1]),
     ("class_bits", &[2, 3, 4]),
     ("codecs", &[0, 1, 3]),
     ("columns", &[0, 1, 2, 3, 4, 5, 6, 7, 9, 10]),
     ("flags", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 31]),
-    ("layouts", &[0, 1, 2, 3]),
+    ("layouts", &[0, 1, 2, 3, 4]),
     ("opcodes", &[1, 2, 3, 5, 6]),
     ("operations", &[0, 1, 2, 3, 4, 5, 6, 7]),
     ("orders", &[0, 1, 2, 3, 4, 5, 6]),
+    ("pco_widths", &[1, 2, 4, 8]),
     ("planes", &[0, 1, 2, 3, 4, 5, 6, 7, 8]),
     ("predictions", &[0, 1, 2]),
     ("presences", &[0, 1]),
@@ -38,15 +39,13 @@ const USED: [(&str, &[u64]); 13] = [
 ];
 
 /// What the specification assigns but the tapes made here cannot be made to use, and why.
-const ELSEWHERE: [(&str, &[u64], &str); 5] = [
+const ELSEWHERE: [(&str, &[u64], &str); 3] = [
     (
         "class_bits",
         &[0, 1],
         "readers know them, this version's writer uses 2 to 4",
     ),
-    ("codecs", &[2], "reserved for pco, not written so far"),
     ("columns", &[8], "no control groups in a CSV: a recorder's"),
-    ("layouts", &[4], "reserved for pco, not written so far"),
     ("opcodes", &[4], "no losses in a CSV: a recorder's"),
 ];
 
@@ -195,7 +194,7 @@ fn have_second_reader() -> bool {
     if !have(&["python3"]) {
         return false;
     }
-    let packages = "import xxhash, zstandard\n\
+    let packages = "import pcodec, xxhash, zstandard\n\
                     assert [int(n) for n in zstandard.__version__.split('.')[:2]] >= [0, 22]";
     let status = Command::new("python3")
         .args(["-c", packages])
@@ -203,7 +202,7 @@ fn have_second_reader() -> bool {
         .status();
     let here = status.unwrap().success();
     if !here {
-        skip("needs Python's packages: pip install xxhash 'zstandard>=0.22'");
+        skip("needs Python's packages: pip install pcodec xxhash 'zstandard>=0.22'");
     }
     here
 }
@@ -297,16 +296,18 @@ fn made_rows() -> Vec<(String, String)> {
     made.push(("empty".to_owned(), String::new()));
     made.push(("everything".to_owned(), rows_with_everything()));
     made.push(("extremes".to_owned(), extreme_rows()));
+    made.push(("uneven".to_owned(), uneven_rows()));
     made
 }
 
 /// Each operation, device or process goes on where it was before, so that it pays to take the rows
-/// in this order. Latencies are random numbers of one byte more than the order's number.
+/// in this order. Latencies have one byte more than the order's number: the lowest is random, the
+/// highest regular, which only planes make use of. The least is 0, since it is subtracted.
 fn ordered_rows(order: u32) -> String {
     let mut random = Random(u64::from(order));
     let (mut text, mut time) = (String::new(), 0);
     let mut ends = BTreeMap::new();
-    for _ in 0..600 {
+    for row in 0..600 {
         let [device, op, flag, process] =
             [3, 3, 3, 5].map(|choices| random.below(choices) as usize);
         let stream = match order {
@@ -323,7 +324,8 @@ fn ordered_rows(order: u32) -> String {
             .entry(stream)
             .or_insert_with(|| random.below(1 << 30) * 4096);
         let length = [4096, 4096, 8192, 65_536][random.below(4) as usize];
-        let latency = random.of_bytes(order + 1);
+        let lowest = if row == 0 { 0 } else { random.below(256) };
+        let latency = (row % 4) << (8 * order) | lowest;
         let (device, op) = (
             ["sda", "sdb", "sdc"][device],
             ["read", "write", "discard"][op],
@@ -396,6 +398,30 @@ fn rows_with_everything() -> String {
         let error = ["", "0", "5", "4294967295"][random.below(4) as usize];
         let (time, device) = (row * 1000, random.below(4));
         writeln!(text, "{time},\"d,{device}\",{op},{flags},{offset},{length},{latency},{queue},{process},{cpu},{error}").unwrap();
+    }
+    text
+}
+
+/// Columns of one, two, four and eight bytes that are mostly the same: less than a bit a number,
+/// which only pco makes of them.
+fn uneven_rows() -> String {
+    let mut random = Random(2);
+    let mut text = String::new();
+    for row in 0..3000 {
+        let mut one_of = |numbers: [u64; 3]| match random.below(16) {
+            0 => numbers[2],
+            1 => numbers[1],
+            _ => numbers[0],
+        };
+        let latency = one_of([5, 6, 5 + (1 << 32)]);
+        let queue = one_of([7, 8, 7 + (1 << 16)]);
+        let cpu = one_of([3, 0, 255]);
+        let error = one_of([0, 5, 701]);
+        writeln!(
+            text,
+            "{row},sda,read,,0,0,{latency},{queue},,,{cpu},{error}"
+        )
+        .unwrap();
     }
     text
 }

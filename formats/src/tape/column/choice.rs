@@ -7,8 +7,8 @@ use super::layout::{Layout, MAX_CLASS_BITS, classes_cost};
 use super::number;
 use super::order::{Keys, Order};
 use super::sequence::{self, Values};
-use super::stream::Packer;
-use super::transform::{Prediction, Transform};
+use super::stream::{Effort, Packer};
+use super::transform::{Prediction, Signs};
 
 /// Blocks after which a live encoder looks again whether another plan is better.
 const TRIAL_EVERY: u32 = 16;
@@ -20,10 +20,12 @@ const SHORTLIST: usize = 3;
 const FINALISTS: usize = 6;
 /// One in how many bytes a plan may be behind the best one in the trial to be tried so.
 const CLOSE: usize = 8;
-/// Level of zstd for trials, and for live tapes.
-const LIVE_ZSTD: i32 = 3;
-/// Level of zstd for archived tapes.
-const ARCHIVE_ZSTD: i32 = 19;
+/// For trials.
+const TRIAL: Effort = Effort { zstd: 3, pco: 8 };
+/// For live tapes.
+const LIVE: Effort = Effort { zstd: 3, pco: 9 };
+/// For archived tapes.
+const ARCHIVE: Effort = Effort { zstd: 19, pco: 12 };
 /// One in how many bytes a core column must save to depend on the process column, which readers
 /// could leave out otherwise.
 const PROCESS_SHARE: usize = 32;
@@ -64,14 +66,14 @@ pub struct Task<'a> {
 impl Chooser {
     /// A chooser for a level.
     pub fn new(level: Level) -> io::Result<Chooser> {
-        let zstd = match level {
-            Level::Live => LIVE_ZSTD,
-            Level::Archive => ARCHIVE_ZSTD,
+        let effort = match level {
+            Level::Live => LIVE,
+            Level::Archive => ARCHIVE,
         };
         Ok(Chooser {
             level,
-            trial: Packer::new(LIVE_ZSTD)?,
-            last: Packer::new(zstd)?,
+            trial: Packer::new(TRIAL)?,
+            last: Packer::new(effort)?,
             remembered: [None; number::COUNT],
             age: [0; number::COUNT],
             numbers: Vec::new(),
@@ -99,22 +101,51 @@ impl Chooser {
             self.remembered[column].filter(|plan| task.processes || !plan.order.needs_process());
         self.age[column] += 1;
         let plan = match remembered {
-            Some(plan) if self.age[column] < TRIAL_EVERY => plan,
+            Some(plan) if self.age[column] < TRIAL_EVERY => {
+                plan.put(task, keys, &mut self.numbers, &mut self.last, out)?;
+                plan
+            }
             _ => {
                 self.age[column] = 0;
-                self.best_for_sample(task, keys)?
+                let plan = self.best_for_sample(task, keys)?;
+                self.put_smaller(plan, task, keys, out)?
             }
         };
         self.remembered[column] = Some(plan);
-        let transform = numbers(task, &plan, keys, &mut self.numbers)?;
-        sequence::put(
-            plan.order,
-            &transform,
-            plan.layout,
-            &self.numbers,
-            &mut self.last,
-            out,
-        )
+        Ok(())
+    }
+
+    /// Appends what a plan makes, or what it makes with pco when that is smaller; returns which.
+    ///
+    /// Only a whole block tells: what pco says of its ranges weighs too much in a part.
+    fn put_smaller(
+        &mut self,
+        plan: Plan,
+        task: &Task<'_>,
+        keys: &mut Keys,
+        out: &mut Vec<u8>,
+    ) -> io::Result<Plan> {
+        let with_pco = Plan {
+            layout: Layout::Pco,
+            ..plan
+        };
+        let start = out.len();
+        plan.put(task, keys, &mut self.numbers, &mut self.last, out)?;
+        self.tried.clear();
+        let Chooser {
+            numbers,
+            trial,
+            last,
+            tried,
+            ..
+        } = self;
+        with_pco.put(task, keys, numbers, trial, tried)?;
+        if tried.len() >= out.len() - start {
+            return Ok(plan);
+        }
+        out.truncate(start);
+        with_pco.put(task, keys, numbers, last, out)?;
+        Ok(with_pco)
     }
 
     /// Tries every plan with quick compression, and the most promising ones with thorough.
@@ -125,7 +156,7 @@ impl Chooser {
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
         let mut best: Option<Vec<u8>> = None;
-        let ranked = self.rank(task, keys)?;
+        let ranked = self.rank(task, keys, true)?;
         let close = |bytes: usize| {
             ranked
                 .first()
@@ -136,13 +167,11 @@ impl Chooser {
             .take(FINALISTS)
             .filter(|(bytes, _)| close(*bytes))
         {
-            let transform = numbers(task, plan, keys, &mut self.numbers)?;
             self.tried.clear();
-            sequence::put(
-                plan.order,
-                &transform,
-                plan.layout,
-                &self.numbers,
+            plan.put(
+                task,
+                keys,
+                &mut self.numbers,
                 &mut self.last,
                 &mut self.tried,
             )?;
@@ -169,7 +198,7 @@ impl Chooser {
             lengths: lengths.get(..rows).unwrap_or(&[]),
             present: present.get(..rows).unwrap_or(&[]),
         };
-        let ranked = self.rank(&Task { values, ..*task }, &mut keys.front(rows))?;
+        let ranked = self.rank(&Task { values, ..*task }, &mut keys.front(rows), false)?;
         let plain = Plan {
             order: Order::Tape,
             prediction: Prediction::None,
@@ -178,14 +207,19 @@ impl Chooser {
         Ok(ranked.first().map_or(plain, |(_, plan)| *plan))
     }
 
-    /// Plans with the size of what they make, smallest first.
-    fn rank(&mut self, task: &Task<'_>, keys: &mut Keys) -> io::Result<Vec<(usize, Plan)>> {
+    /// Plans, of pco or not, with the size of what they make, smallest first.
+    fn rank(
+        &mut self,
+        task: &Task<'_>,
+        keys: &mut Keys,
+        pco: bool,
+    ) -> io::Result<Vec<(usize, Plan)>> {
         let mut shortlist = Vec::new();
         for (order, prediction) in candidates(task) {
             let mut made = Vec::new();
             let transform = task
                 .values
-                .numbers(order, prediction, keys, &mut made)
+                .numbers(order, prediction, Signs::Folded, keys, &mut made)
                 .map_err(io::Error::other)?;
             let (cost, bits) = cheapest_classes(&made);
             shortlist.push((cost, order, transform, bits, made));
@@ -193,30 +227,37 @@ impl Chooser {
         shortlist.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut ranked = Vec::new();
         for (_, order, transform, bits, made) in shortlist.iter().take(SHORTLIST) {
-            for layout in [
+            let layouts = [
                 Layout::Classes(*bits),
                 Layout::Planes,
                 Layout::Varint,
                 Layout::Dictionary,
-            ] {
-                self.tried.clear();
-                sequence::put(
-                    *order,
-                    transform,
-                    layout,
-                    made,
-                    &mut self.trial,
-                    &mut self.tried,
-                )?;
+                Layout::Pco,
+            ];
+            for layout in layouts
+                .into_iter()
+                .filter(|layout| pco || *layout != Layout::Pco)
+            {
                 let plan = Plan {
                     order: *order,
                     prediction: transform.prediction,
                     layout,
                 };
-                ranked.push((
-                    self.tried.len() + handicap(task, *order, self.tried.len()),
-                    plan,
-                ));
+                self.tried.clear();
+                if layout.signs() == Signs::Folded {
+                    let Chooser { trial, tried, .. } = self;
+                    sequence::put(*order, transform, layout, made, trial, tried)?;
+                } else {
+                    plan.put(
+                        task,
+                        keys,
+                        &mut self.numbers,
+                        &mut self.trial,
+                        &mut self.tried,
+                    )?;
+                }
+                let bytes = self.tried.len();
+                ranked.push((bytes + handicap(task, *order, bytes), plan));
             }
         }
         ranked.sort_by_key(|(bytes, _)| *bytes);
@@ -224,15 +265,23 @@ impl Chooser {
     }
 }
 
-fn numbers(
-    task: &Task<'_>,
-    plan: &Plan,
-    keys: &mut Keys,
-    numbers: &mut Vec<u64>,
-) -> io::Result<Transform> {
-    task.values
-        .numbers(plan.order, plan.prediction, keys, numbers)
-        .map_err(io::Error::other)
+impl Plan {
+    /// Appends the column as planned.
+    fn put(
+        &self,
+        task: &Task<'_>,
+        keys: &mut Keys,
+        numbers: &mut Vec<u64>,
+        packer: &mut Packer,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let signs = self.layout.signs();
+        let transform = task
+            .values
+            .numbers(self.order, self.prediction, signs, keys, numbers)
+            .map_err(io::Error::other)?;
+        sequence::put(self.order, &transform, self.layout, numbers, packer, out)
+    }
 }
 
 fn handicap(task: &Task<'_>, order: Order, bytes: usize) -> usize {
@@ -285,7 +334,7 @@ mod tests {
     /// room for 19 bits with 4 told, 34 with 3 and all 64 with 2.
     #[test]
     fn classes_tell_as_much_as_a_byte_holds() {
-        let mut packer = Packer::new(LIVE_ZSTD).unwrap();
+        let mut packer = Packer::new(TRIAL).unwrap();
         for (bits, told) in [(19, 4), (20, 3), (34, 3), (35, 2), (64, 2)] {
             let numbers = [u64::MAX >> (64 - bits); 100];
             assert_eq!(cheapest_classes(&numbers).1, told, "{bits} bits");

@@ -1,10 +1,14 @@
-//! Layouts: numbers as streams of bytes.
+//! Layouts: numbers as streams of bytes, or packed as numbers.
 
 use std::io;
 
+use ::pco::DecompressorScratch;
+
 use super::super::error::Corrupt;
 use super::super::wire::MAX_BLOCK_REQUESTS;
+use super::pco;
 use super::stream::{Packer, Unpacker, get_byte, get_varint, put_varint};
+use super::transform::Signs;
 
 /// How numbers become bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +23,15 @@ pub enum Layout {
     Classes(u8),
     /// The distinct numbers, and a place in that list for each.
     Dictionary,
+    /// The range of each number, of ranges that pco finds, and its place in it.
+    Pco,
 }
 
 const PLANES: u8 = 0;
 const VARINT: u8 = 1;
 const CLASSES: u8 = 2;
 const DICTIONARY: u8 = 3;
+const PCO: u8 = 4;
 
 /// Most bits below the highest that a class can tell.
 pub const MAX_CLASS_BITS: u8 = 4;
@@ -36,9 +43,19 @@ pub struct Scratch {
     bytes: Vec<u8>,
     more: Vec<u8>,
     table: Vec<u64>,
+    pco: DecompressorScratch,
 }
 
 impl Layout {
+    /// Which numbers it takes for distances to both sides of zero. Pco finds ranges wherever they
+    /// are; all others make more of small numbers.
+    pub fn signs(self) -> Signs {
+        match self {
+            Layout::Pco => Signs::Ascending,
+            _ => Signs::Folded,
+        }
+    }
+
     /// Appends the layout's number and the streams of `numbers`. `false` with nothing appended
     /// when the layout cannot hold them.
     pub fn put(self, numbers: &[u64], packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<bool> {
@@ -60,6 +77,11 @@ impl Layout {
             }
             Layout::Classes(bits) => return put_classes(numbers, bits, packer, out),
             Layout::Dictionary => return put_dictionary(numbers, packer, out),
+            Layout::Pco if numbers.is_empty() => return Ok(false),
+            Layout::Pco => {
+                out.push(PCO);
+                pco::put(numbers, packer.effort().pco, out)?;
+            }
         }
         Ok(true)
     }
@@ -88,6 +110,7 @@ pub fn get(
         VARINT => get_varints(bytes, count, unpacker, scratch, numbers),
         CLASSES => get_classes(bytes, count, unpacker, scratch, numbers),
         DICTIONARY => get_dictionary(bytes, count, unpacker, scratch, numbers),
+        PCO => pco::get(bytes, count, &mut scratch.pco, numbers),
         number => Err(Corrupt::number("layout", number)),
     }
 }

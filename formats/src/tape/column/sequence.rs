@@ -6,7 +6,7 @@ use super::super::error::Corrupt;
 use super::layout::{self, Layout, Scratch};
 use super::order::{Keys, Order};
 use super::stream::{Packer, Unpacker, get_byte};
-use super::transform::{Prediction, Transform};
+use super::transform::{Prediction, Signs, Transform};
 
 /// The values of a column before they are encoded: one entry per row of the block.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,7 @@ impl Values<'_> {
         &self,
         order: Order,
         prediction: Prediction,
+        signs: Signs,
         keys: &mut Keys,
         numbers: &mut Vec<u64>,
     ) -> Result<Transform, Corrupt> {
@@ -33,6 +34,7 @@ impl Values<'_> {
         if order == Order::Tape && self.present.is_empty() {
             return Ok(Transform::find(
                 prediction,
+                signs,
                 (0..self.values.len()).map(at),
                 numbers,
             ));
@@ -42,7 +44,7 @@ impl Values<'_> {
             .iter()
             .map(|row| *row as usize);
         let rows = rows.filter(|row| self.present.get(*row).copied().unwrap_or(true));
-        Ok(Transform::find(prediction, rows.map(at), numbers))
+        Ok(Transform::find(prediction, signs, rows.map(at), numbers))
     }
 }
 

@@ -6,7 +6,7 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::super::error::Corrupt;
 
-/// Number of a codec. 2 is reserved for pco.
+/// Number of a codec. 2 is reserved.
 mod codec {
     /// The bytes themselves.
     pub const RAW: u8 = 0;
@@ -71,19 +71,35 @@ fn take_stream<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Corrupt> {
     Ok((codec, stored))
 }
 
+/// How hard to try to make bytes few.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Level of zstd, 1 to 22.
+    pub zstd: i32,
+    /// Level of pco, 0 to 12.
+    pub pco: usize,
+}
+
 /// Compresses streams.
 pub struct Packer {
+    effort: Effort,
     zstd: Compressor<'static>,
     packed: Vec<u8>,
 }
 
 impl Packer {
-    /// A packer with a level of zstd.
-    pub fn new(level: i32) -> io::Result<Packer> {
+    /// A packer that tries so hard.
+    pub fn new(effort: Effort) -> io::Result<Packer> {
         Ok(Packer {
-            zstd: Compressor::new(level)?,
+            effort,
+            zstd: Compressor::new(effort.zstd)?,
             packed: Vec::new(),
         })
+    }
+
+    /// How hard it tries.
+    pub fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// Appends a stream: codec, stored size, stored bytes; whichever codec makes it smallest.
@@ -202,7 +218,7 @@ mod tests {
 
     #[test]
     fn each_stream_takes_its_smallest_codec() {
-        let mut packer = Packer::new(3).unwrap();
+        let mut packer = Packer::new(Effort { zstd: 3, pco: 8 }).unwrap();
         let cases: [(&[u8], &[u8]); 3] = [
             (b"", &[0, 0]),
             (b"abc", b"\x00\x03abc"),
@@ -224,7 +240,7 @@ mod tests {
     #[test]
     fn a_stream_of_another_length_than_expected_is_refused() {
         let mut bomb = Vec::new();
-        Packer::new(19)
+        Packer::new(Effort { zstd: 19, pco: 8 })
             .unwrap()
             .put(&[[7; 1000], [8; 1000]].concat(), &mut bomb)
             .unwrap();

@@ -31,6 +31,15 @@ pub struct Transform {
     pub step: u64,
 }
 
+/// Which numbers stand for distances to both sides of zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signs {
+    /// Signed ones, so that what is near zero is small.
+    Folded,
+    /// Unsigned ones, from the lowest distance on.
+    Ascending,
+}
+
 /// Values of a column and the lengths of their requests, in the column's order.
 pub trait Sequence: Iterator<Item = (u64, u64)> + Clone {}
 
@@ -40,6 +49,7 @@ impl Transform {
     /// Turns values into numbers, and finds the parameters that make them small.
     pub fn find(
         prediction: Prediction,
+        signs: Signs,
         values: impl Sequence,
         numbers: &mut Vec<u64>,
     ) -> Transform {
@@ -48,7 +58,7 @@ impl Transform {
         let signed = |number: &u64| *number as i64;
         let lowest = numbers.iter().map(signed).min().unwrap_or(0);
         let highest = numbers.iter().map(signed).max().unwrap_or(0);
-        let signed = lowest < 0 && lowest != highest;
+        let signed = signs == Signs::Folded && lowest < 0 && lowest != highest;
         let base = if signed { 0 } else { lowest as u64 };
         let size = |number: u64| {
             let number = number.wrapping_sub(base);
@@ -164,7 +174,7 @@ fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// The greatest number that divides all, 1 when all are 0. At most 2^63.
+/// The greatest number that divides all, 1 when all are 0. Of magnitudes at most 2^63.
 fn common_divisor(numbers: impl Iterator<Item = u64>) -> u64 {
     let mut divisor = 0;
     for number in numbers {
@@ -189,8 +199,17 @@ mod tests {
     use super::*;
 
     fn find(prediction: Prediction, values: &[(u64, u64)]) -> (Transform, Vec<u64>) {
+        find_with(prediction, Signs::Folded, values)
+    }
+
+    fn find_with(
+        prediction: Prediction,
+        signs: Signs,
+        values: &[(u64, u64)],
+    ) -> (Transform, Vec<u64>) {
         let mut numbers = Vec::new();
-        let transform = Transform::find(prediction, values.iter().copied(), &mut numbers);
+        let values = values.iter().copied();
+        let transform = Transform::find(prediction, signs, values, &mut numbers);
         let mut stored = Vec::new();
         transform.put(&mut stored);
         let mut rest = &stored[..];
@@ -227,6 +246,18 @@ mod tests {
     }
 
     #[test]
+    fn ascending_numbers_count_from_the_lowest_distance() {
+        let requests = [(0, 4096), (4096, 8192), (12288, 4096), (0, 4096), (8192, 0)];
+        let (transform, numbers) = find_with(Prediction::PreviousEnd, Signs::Ascending, &requests);
+        // Distances 0, 0, 0, -16,384 and 4096: from the lowest on in steps of 4096.
+        assert_eq!(
+            (transform.signed, transform.base as i64, transform.step),
+            (false, -16_384, 4096)
+        );
+        assert_eq!(numbers, [4, 4, 4, 0, 5]);
+    }
+
+    #[test]
     fn plain_values_count_from_the_lowest() {
         let (transform, numbers) = find(Prediction::None, &[(512, 0), (4096, 0), (1536, 0)]);
         assert_eq!((transform.base, transform.step), (512, 512));
@@ -242,17 +273,23 @@ mod tests {
             Prediction::Previous,
             Prediction::PreviousEnd,
         ] {
-            let (transform, mut numbers) = find(prediction, &values);
-            transform.restore_distances(&mut numbers);
-            let mut before = transform.start;
-            for ((value, _), distance) in values.iter().zip(&numbers) {
-                let origin = if prediction == Prediction::None {
-                    0
-                } else {
-                    before
-                };
-                assert_eq!(origin.wrapping_add(*distance), *value, "{prediction:?}");
-                before = *value;
+            for signs in [Signs::Folded, Signs::Ascending] {
+                let (transform, mut numbers) = find_with(prediction, signs, &values);
+                transform.restore_distances(&mut numbers);
+                let mut before = transform.start;
+                for ((value, _), distance) in values.iter().zip(&numbers) {
+                    let origin = if prediction == Prediction::None {
+                        0
+                    } else {
+                        before
+                    };
+                    assert_eq!(
+                        origin.wrapping_add(*distance),
+                        *value,
+                        "{prediction:?} {signs:?}"
+                    );
+                    before = *value;
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ use std::io::Cursor;
 
 use super::*;
 use crate::request::Request;
+use crate::tape::column::transform::Transform;
 use crate::tape::encode::{BlockEncoder, put_header};
 use crate::tape::encoder::Level;
 use crate::tape::metadata::ColumnV1;
@@ -39,11 +40,14 @@ fn block(rows: u64) -> Block {
 }
 
 fn payload(rows: u64, level: Level) -> Vec<u8> {
-    let block = block(rows);
+    payload_of(&block(rows), level)
+}
+
+fn payload_of(block: &Block, level: Level) -> Vec<u8> {
     let mut out = Vec::new();
     BlockEncoder::new(level)
         .unwrap()
-        .put(&block, &Summary::of_rows(&block), 0, &mut out)
+        .put(block, &Summary::of_rows(block), 0, &mut out)
         .unwrap();
     out
 }
@@ -54,6 +58,47 @@ fn decode(payload: &[u8], columns: Columns) -> Result<Block, Corrupt> {
         .unwrap()
         .get(payload, columns, &mut block)
         .map(|_| block)
+}
+
+/// A block whose numbers are of one, two, four and eight bytes and mostly the same: less than a bit
+/// each, which only pco makes of them.
+fn uneven_block(rows: u64) -> Block {
+    let mut block = Block::new();
+    for row in 0..rows {
+        let one_of = |numbers: [u64; 3]| {
+            // The high bits of a multiple of the golden ratio's: spread without a pattern.
+            match (row * row).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xf {
+                0 => numbers[2],
+                1 => numbers[1],
+                _ => numbers[0],
+            }
+        };
+        let request = Request {
+            time_ns: row,
+            latency_ns: Some(one_of([5, 6, 5 + (1 << 32)])),
+            queue_ns: Some(one_of([1 << 40, 1 + (1 << 40), (1 << 40) + (1 << 16)])),
+            cgroup: (row % 9 > 0).then_some(one_of([7, 8, 1000])),
+            cpu: Some(one_of([3, 0, 255]) as u32),
+            error: Some(one_of([0, 5, 701]) as u32),
+            ..Request::default()
+        };
+        block.push(&request, None);
+    }
+    block
+}
+
+/// Number, layout, and the byte behind the layout of each column without a bitmap.
+fn layouts(payload: &[u8]) -> Vec<[u8; 3]> {
+    let header = BlockHeader::parse(payload).unwrap();
+    let bodies = bodies(&header, &payload[header.bodies_at..]).unwrap();
+    let layout = |(column, body): (u8, &Option<&[u8]>)| {
+        let (presence, mut rest) = body.as_ref()?.split_first()?;
+        assert!(sequence::peek_order(rest).is_ok());
+        rest = &rest[1..];
+        Transform::get(&mut rest).ok()?;
+        (*presence == PRESENT_ALL).then(|| [column, rest[0], rest[1]])
+    };
+    (0..).zip(&bodies).filter_map(layout).collect()
 }
 
 /// The payload with other bodies; sizes that differ go to the last column.
@@ -83,10 +128,16 @@ fn with_bodies(payload: &[u8], bodies: &[u8]) -> Vec<u8> {
 /// Whatever a body holds, decoding ends with rows that fit the header, or with an error.
 #[test]
 fn any_byte_of_a_body_may_be_anything() {
-    for (rows, level) in [(1, Level::Live), (60, Level::Live), (500, Level::Archive)] {
-        let payload = payload(rows, level);
+    for (block, level) in [
+        (block(1), Level::Live),
+        (block(60), Level::Live),
+        (block(500), Level::Archive),
+        (uneven_block(300), Level::Live),
+    ] {
+        let rows = block.len();
+        let payload = payload_of(&block, level);
         let start = BlockHeader::parse(&payload).unwrap().bodies_at;
-        assert_eq!(decode(&payload, Columns::ALL).unwrap().len(), rows as usize);
+        assert_eq!(decode(&payload, Columns::ALL).unwrap().len(), rows);
         let mut decoder = BlockDecoder::new().unwrap();
         let mut block = Block::new();
         for at in start..payload.len() {
@@ -94,9 +145,9 @@ fn any_byte_of_a_body_may_be_anything() {
                 let mut mutated = payload.clone();
                 mutated[at] ^= change;
                 if decoder.get(&mutated, Columns::ALL, &mut block).is_ok() {
-                    assert_eq!(block.len(), rows as usize);
+                    assert_eq!(block.len(), rows);
                     block.verify().unwrap();
-                    assert_eq!(block.requests().count(), rows as usize);
+                    assert_eq!(block.requests().count(), rows);
                 } else {
                     assert!(block.is_empty());
                 }
@@ -121,20 +172,44 @@ fn any_byte_of_a_body_may_be_anything() {
 /// Decoding takes memory by the number of requests, not by what the bytes claim.
 #[test]
 fn any_byte_of_a_body_takes_bounded_memory() {
-    let payload = payload(60, Level::Live);
-    let start = BlockHeader::parse(&payload).unwrap().bodies_at;
+    let payloads = [
+        payload(60, Level::Live),
+        payload_of(&uneven_block(300), Level::Live),
+    ];
     let used = allocation_counter::measure(|| {
-        for at in start..payload.len() {
-            let mut mutated = payload.clone();
-            mutated[at..]
-                .iter_mut()
-                .take(9)
-                .for_each(|byte| *byte = 0xff);
-            drop(decode(&mutated, Columns::ALL));
+        for payload in &payloads {
+            let start = BlockHeader::parse(payload).unwrap().bodies_at;
+            for at in start..payload.len() {
+                let mut mutated = payload.clone();
+                mutated[at..]
+                    .iter_mut()
+                    .take(9)
+                    .for_each(|byte| *byte = 0xff);
+                drop(decode(&mutated, Columns::ALL));
+            }
         }
     });
     // A process table may claim 4 MiB; everything else is smaller.
     assert!(used.bytes_max < 5 << 20, "{} bytes", used.bytes_max);
+}
+
+#[test]
+fn pco_is_chosen_where_it_is_smallest() {
+    const PCO: u8 = 4;
+    for level in [Level::Live, Level::Archive] {
+        let block = uneven_block(3000);
+        let payload = payload_of(&block, level);
+        let packed = layouts(&payload)
+            .into_iter()
+            .filter(|[column, ..]| *column > 4);
+        // Column, layout, bytes of a number.
+        assert_eq!(
+            packed.collect::<Vec<_>>(),
+            [[5, PCO, 8], [6, PCO, 4], [9, PCO, 1], [10, PCO, 2]]
+        );
+        let decoded = decode(&payload, Columns::ALL).unwrap();
+        assert!(decoded.requests().eq(block.requests()));
+    }
 }
 
 #[test]
@@ -281,6 +356,10 @@ fn hand_written_sequences_decode() {
         0, 0, 0, 0, 0, 1, 3, 2, 4, 0, 4, 0x80, 0x04, 0x80, 0x1c, 0, 4, 1, 0, 0, 1,
     ];
     assert_eq!(get(&sequence).unwrap(), [4096, 512, 512, 4096]);
+    // What pcodec in Python makes of 1, 2, 3, 200 in one byte each: 16 times them from 100 on.
+    let packed = b"\x04\x01\0\x22\0\x30\x40\x40\x06\x6a\x90";
+    let sequence = [&[0, 0, 0, 0, 100, 16, 4, 1, 11][..], packed].concat();
+    assert_eq!(get(&sequence).unwrap(), [116, 132, 148, 3300]);
     // Reserved and impossible numbers.
     let plain = [0, 0, 0, 0, 100, 1, 0, 1, 0, 4, 0, 0, 92, 200];
     for (at, number) in [
@@ -290,6 +369,7 @@ fn hand_written_sequences_decode() {
         (2, 2),
         (5, 0),
         (6, 4),
+        (6, 5),
         (7, 9),
         (8, 2),
         (8, 4),
