@@ -3,7 +3,8 @@
 use std::io;
 
 use super::super::encoder::Level;
-use super::layout::{Layout, MAX_CLASS_BITS, classes_cost};
+use super::classes;
+use super::layout::Layout;
 use super::number;
 use super::order::{Keys, Order};
 use super::sequence::{self, Values};
@@ -295,8 +296,8 @@ fn handicap(task: &Task<'_>, order: Order, bytes: usize) -> usize {
 
 /// How many bits below the highest a class should tell, and what that costs.
 fn cheapest_classes(numbers: &[u64]) -> (f64, u8) {
-    let cost = |bits| classes_cost(numbers, bits).map(|cost| (cost, bits));
-    let costs = (0..=MAX_CLASS_BITS).filter_map(cost);
+    let cost = |bits| classes::cost(numbers, bits).map(|cost| (cost, bits));
+    let costs = (0..=classes::MAX_BITS).filter_map(cost);
     costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
 }
 
@@ -343,7 +344,7 @@ mod tests {
                 layout.put(&numbers, &mut packer, &mut Vec::new()).unwrap()
             };
             assert!(holds(told), "{bits} bits");
-            assert!(told == MAX_CLASS_BITS || !holds(told + 1), "{bits} bits");
+            assert!(told == classes::MAX_BITS || !holds(told + 1), "{bits} bits");
         }
     }
 }

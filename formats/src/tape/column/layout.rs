@@ -6,9 +6,9 @@ use ::pco::DecompressorScratch;
 
 use super::super::error::Corrupt;
 use super::super::wire::MAX_BLOCK_REQUESTS;
-use super::pco;
 use super::stream::{Packer, Unpacker, get_byte, get_varint, put_varint};
 use super::transform::Signs;
+use super::{classes, pco};
 
 /// How numbers become bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Layout {
     Varint,
     /// A stream with the class of each number, which is its magnitude and its highest bits, and a
     /// stream with its lower bits. The parameter is how many bits below the highest the class
-    /// tells, at most [`MAX_CLASS_BITS`].
+    /// tells, at most [`classes::MAX_BITS`].
     Classes(u8),
     /// The distinct numbers, and a place in that list for each.
     Dictionary,
@@ -33,15 +33,13 @@ const CLASSES: u8 = 2;
 const DICTIONARY: u8 = 3;
 const PCO: u8 = 4;
 
-/// Most bits below the highest that a class can tell.
-pub const MAX_CLASS_BITS: u8 = 4;
 const MAX_VARINT_BYTES: u64 = 10;
 
 /// Buffers for decoding.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    bytes: Vec<u8>,
-    more: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) more: Vec<u8>,
     table: Vec<u64>,
     pco: DecompressorScratch,
 }
@@ -75,7 +73,11 @@ impl Layout {
                 put_varint(bytes.len() as u64, out);
                 packer.put(&bytes, out)?;
             }
-            Layout::Classes(bits) => return put_classes(numbers, bits, packer, out),
+            Layout::Classes(bits) if !classes::hold(numbers, bits) => return Ok(false),
+            Layout::Classes(bits) => {
+                out.push(CLASSES);
+                classes::put(numbers, bits, packer, out)?;
+            }
             Layout::Dictionary => return put_dictionary(numbers, packer, out),
             Layout::Pco if numbers.is_empty() => return Ok(false),
             Layout::Pco => {
@@ -108,7 +110,7 @@ pub fn get(
             get_planes(bytes, count, usize::from(width), unpacker, scratch, numbers)
         }
         VARINT => get_varints(bytes, count, unpacker, scratch, numbers),
-        CLASSES => get_classes(bytes, count, unpacker, scratch, numbers),
+        CLASSES => classes::get(bytes, count, unpacker, scratch, numbers),
         DICTIONARY => get_dictionary(bytes, count, unpacker, scratch, numbers),
         PCO => pco::get(bytes, count, &mut scratch.pco, numbers),
         number => Err(Corrupt::number("layout", number)),
@@ -220,180 +222,6 @@ fn get_sized(
         });
     }
     unpacker.get(bytes, found as usize, into)
-}
-
-/// The class of a number, and how many lower bits it leaves open.
-fn class_of(number: u64, bits: u8) -> (u64, u32) {
-    let magnitude = u64::BITS - number.leading_zeros();
-    let open = magnitude.saturating_sub(u32::from(bits) + 1);
-    ((u64::from(open) << bits) + (number >> open), open)
-}
-
-/// The lowest number of a class and how many lower bits are open; `None` beyond 64 bits.
-fn class_start(class: u8, bits: u8) -> Option<(u64, u32)> {
-    let class = u64::from(class);
-    if class >> bits < 2 {
-        return Some((class, 0));
-    }
-    let open = (class >> bits) as u32 - 1;
-    let top = (class & ((1 << bits) - 1)) | 1 << bits;
-    (open + u32::from(bits) < u64::BITS).then(|| (top << open, open))
-}
-
-/// Whether the class of each number up to `highest` is a byte.
-fn classes_hold(highest: u64, bits: u8) -> bool {
-    class_of(highest, bits).0 <= u64::from(u8::MAX)
-}
-
-/// What the numbers would take in classes if each stream reached its entropy, in bits; `None` when
-/// classes cannot hold them.
-pub fn classes_cost(numbers: &[u64], bits: u8) -> Option<f64> {
-    if !classes_hold(numbers.iter().copied().max()?, bits) {
-        return None;
-    }
-    let mut counts = [0u32; 256];
-    let mut cost = 0.0;
-    for number in numbers {
-        let (class, open) = class_of(*number, bits);
-        counts[usize::from(class as u8)] += 1;
-        cost += f64::from(open);
-    }
-    let total = numbers.len() as f64;
-    let entropy = |count: &u32| f64::from(*count) * (total / f64::from(*count)).log2();
-    let classes = counts.iter().filter(|count| **count > 0).map(entropy);
-    Some(cost + classes.sum::<f64>())
-}
-
-fn put_classes(
-    numbers: &[u64],
-    bits: u8,
-    packer: &mut Packer,
-    out: &mut Vec<u8>,
-) -> io::Result<bool> {
-    let highest = numbers.iter().copied().max().unwrap_or(0);
-    if !classes_hold(highest, bits) {
-        return Ok(false);
-    }
-    let mut classes = Vec::with_capacity(numbers.len());
-    let mut lower = BitWriter::with_capacity(4 * numbers.len());
-    for number in numbers {
-        let (class, open) = class_of(*number, bits);
-        classes.push(class as u8);
-        lower.put(number & !(u64::MAX << open), open);
-    }
-    out.push(CLASSES);
-    out.push(bits);
-    packer.put(&classes, out)?;
-    packer.put(&lower.finish(), out)?;
-    Ok(true)
-}
-
-fn get_classes(
-    bytes: &mut &[u8],
-    count: usize,
-    unpacker: &mut Unpacker,
-    scratch: &mut Scratch,
-    numbers: &mut Vec<u64>,
-) -> Result<(), Corrupt> {
-    let bits = get_byte(bytes).ok_or(Corrupt::Short {
-        what: "classes",
-        bytes: 0,
-    })?;
-    if bits > MAX_CLASS_BITS {
-        return Err(Corrupt::number("class bits", bits));
-    }
-    unpacker.get(bytes, count, &mut scratch.bytes)?;
-    let mut starts = [(0u64, 0u32); 256];
-    for (class, start) in (0..=u8::MAX).zip(&mut starts) {
-        *start = class_start(class, bits).unwrap_or((0, u32::MAX));
-    }
-    let open: u64 = scratch
-        .bytes
-        .iter()
-        .map(|class| u64::from(starts[usize::from(*class)].1))
-        .sum();
-    if open > count as u64 * u64::from(u64::BITS) {
-        return Err(Corrupt::Inconsistent {
-            what: "a class exceeds 64 bits",
-        });
-    }
-    unpacker.get(bytes, open.div_ceil(8) as usize, &mut scratch.more)?;
-    // Reading past the last bit finds zeroes.
-    scratch.more.extend_from_slice(&[0; BitReader::SLACK_BYTES]);
-    let mut lower = BitReader {
-        bytes: &scratch.more,
-        at: 0,
-    };
-    numbers.extend(scratch.bytes.iter().map(|class| {
-        let (start, open) = starts[usize::from(*class)];
-        start | lower.get(open)
-    }));
-    Ok(())
-}
-
-/// Bits from the lowest of each byte upwards.
-struct BitWriter {
-    bytes: Vec<u8>,
-    pending: u64,
-    used: u32,
-}
-
-impl BitWriter {
-    fn with_capacity(bytes: usize) -> BitWriter {
-        BitWriter {
-            bytes: Vec::with_capacity(bytes),
-            pending: 0,
-            used: 0,
-        }
-    }
-
-    /// Appends the `count` bits of `bits`, whose other bits are 0.
-    fn put(&mut self, bits: u64, count: u32) {
-        self.pending |= bits << self.used;
-        if self.used + count < u64::BITS {
-            self.used += count;
-            return;
-        }
-        self.bytes.extend_from_slice(&self.pending.to_le_bytes());
-        let written = u64::BITS - self.used;
-        self.pending = bits.checked_shr(written).unwrap_or(0);
-        self.used = count - written;
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        let left = self.used.div_ceil(8) as usize;
-        self.bytes
-            .extend_from_slice(&self.pending.to_le_bytes()[..left]);
-        self.bytes
-    }
-}
-
-struct BitReader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl BitReader<'_> {
-    /// Bytes that must follow the last one that holds bits.
-    const SLACK_BYTES: usize = 9;
-
-    /// Takes `count` bits, at most 63.
-    fn get(&mut self, count: u32) -> u64 {
-        let (byte, bit) = (self.at / 8, self.at as u32 % 8);
-        self.at += count as usize;
-        let Some(chunk) = self
-            .bytes
-            .get(byte..)
-            .and_then(|rest| rest.first_chunk::<9>())
-        else {
-            return 0;
-        };
-        let [low @ .., high] = *chunk;
-        let low = u64::from_le_bytes(low) >> bit;
-        // Two shifts, since one by 64 is not defined.
-        let high = u64::from(high) << 1 << (63 - bit);
-        (low | high) & !(u64::MAX << count)
-    }
 }
 
 fn put_dictionary(numbers: &[u64], packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<bool> {

@@ -7,13 +7,14 @@
 //!    what one group does resembles what it did before ([`order`]).
 //! 2. *Prediction*: a value is replaced by its distance from the value before it, or from the end
 //!    of the request before it; the distances are brought down to small numbers ([`transform`]).
-//! 3. *Layout*: the numbers become streams of bytes that compress well ([`layout`]), or are packed
-//!    as numbers ([`pco`]).
+//! 3. *Layout*: the numbers become streams of bytes that compress well ([`layout`], [`classes`]),
+//!    or are packed as numbers ([`pco`]).
 //! 4. *Codec*: each stream is compressed, or kept as it is ([`stream`]).
 
 use crate::request::{Flags, Op};
 
 pub mod choice;
+pub mod classes;
 pub mod layout;
 pub mod order;
 pub mod pco;
