@@ -54,9 +54,9 @@ fn in_flight(csv: &str) -> (u64, i64, f64) {
         };
         edges.extend([(time, 1), (time + latency, -1)]);
     }
-    // A kernel may drop a completion's event; one request in fifty may lack its latency.
+    // A kernel may drop completions without a word (docs/capture.md): a few are tolerated.
     assert!(
-        unknown * 50 <= requests,
+        unknown * 4 <= requests,
         "{unknown} of {requests} without latency"
     );
     edges.sort_unstable();
