@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::column::Columns;
 use super::error::Corrupt;
+use super::id::TapeId;
 use super::model::Summary;
 use crate::request::{DeviceIndex, Flags, Op, Process, Request};
 
@@ -192,6 +193,17 @@ impl Block {
     /// Outcome of each request.
     pub fn errors(&self) -> OptionalColumn<'_, u32> {
         self.error.column(self.len())
+    }
+
+    /// Whether the rows are those whose id the block's header tells.
+    pub(super) fn verify_id(&self, told: TapeId) -> Result<(), Corrupt> {
+        let id: TapeId = self.requests().map(|request| TapeId::of(&request)).sum();
+        if id == told {
+            return Ok(());
+        }
+        Err(Corrupt::Inconsistent {
+            what: "a block's requests do not hash to its id",
+        })
     }
 
     /// One request.

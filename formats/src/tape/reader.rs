@@ -11,7 +11,6 @@ use super::column::Columns;
 use super::damage::{BadRecord, Continuity, Damage, Fault};
 use super::decode::{BlockDecoder, BlockHeader};
 use super::error::{Corrupt, TapeError};
-use super::id::TapeId;
 use super::metadata::{self, Footer, Stored};
 use super::model::{Anchor, Device, Header, Loss, Summary};
 use super::scanner::{Record, Scanner, Step};
@@ -254,16 +253,8 @@ impl<R: Read + Seek> TapeReader<R> {
         header: &BlockHeader,
         new: bool,
     ) -> Result<bool, Corrupt> {
-        let id = || {
-            block
-                .requests()
-                .map(|request| TapeId::of(&request))
-                .sum::<TapeId>()
-        };
-        if self.verify_ids && id() != header.summary.id {
-            return Err(Corrupt::Inconsistent {
-                what: "a block's requests do not hash to its id",
-            });
+        if self.verify_ids {
+            block.verify_id(header.summary.id)?;
         }
         self.catalog.adopt_block(part, block)?;
         self.damage.undescribed_devices = self.catalog.undescribed;

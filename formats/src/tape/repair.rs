@@ -243,6 +243,7 @@ impl<W: Write> Repair<W> {
     /// requests before it anew.
     fn copy_block(&mut self, payload: &[u8]) -> Result<(), Obstacle> {
         let header = self.decoder.get(payload, Columns::ALL, &mut self.block)?;
+        self.block.verify_id(header.summary.id)?;
         let last = header.summary.devices.last();
         self.stand_in(last.map_or(0, |extent| u32::from(extent.device.0) + 1))?;
         let Some(open) = &mut self.open else {
