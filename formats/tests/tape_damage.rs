@@ -701,6 +701,38 @@ fn a_header_of_version_0_is_damage() {
     assert_eq!(damage.listed[0].fault, Fault::Content(version));
 }
 
+/// Every checksum is right, and the block says another id than its requests have.
+#[test]
+fn a_block_that_does_not_hash_to_its_id_is_told_and_left_out_by_a_repair() {
+    let (bytes, blocks) = tape();
+    let place = block_places(&bytes)[1];
+    let mut payload = bytes[place.start + 21..place.end - 4].to_vec();
+    let id: TapeId = blocks[1].iter().map(TapeId::of).sum();
+    let id = id.0.to_le_bytes();
+    let at = payload.windows(16).position(|window| window == id).unwrap();
+    payload[at] ^= 1;
+    let crc_at = 6 + u32::from_le_bytes(payload[2..6].try_into().unwrap()) as usize;
+    let crc = crc32c(&payload[..crc_at]).to_le_bytes();
+    payload[crc_at..crc_at + 4].copy_from_slice(&crc);
+    let wrong = [
+        &bytes[..place.start],
+        &record(BLOCK, &payload),
+        &bytes[place.end..],
+    ]
+    .concat();
+
+    let report = check(Cursor::new(&wrong)).unwrap();
+    let kept = (blocks[0].len() + blocks[2].len()) as u64;
+    assert!(!report.is_clean());
+    assert_eq!(report.requests, kept);
+    let mut repaired = Vec::new();
+    assert_eq!(
+        repair(Cursor::new(&wrong), &mut repaired).unwrap().requests,
+        kept
+    );
+    assert!(check(Cursor::new(&repaired)).unwrap().is_clean());
+}
+
 /// A footer that is in order but belongs to other blocks.
 #[test]
 fn a_footer_that_does_not_fit_its_tape_is_not_believed() {
