@@ -53,6 +53,12 @@ impl Failure {
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// Prints what went wrong and turns it into the exit status.
 pub fn exit_code(result: Result<Outcome, Failure>) -> ExitCode {
     match result {

@@ -115,6 +115,57 @@ fn an_existing_tape_is_kept() {
     assert_eq!(std::fs::read(&tape).unwrap(), before);
 }
 
+#[test]
+fn a_tape_is_replaced_only_by_a_whole_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", ROWS);
+    let before = exported(&tape);
+    let bad = folder.path().join("bad.csv");
+    std::fs::write(&bad, format!("{CSV_HEAD}nonsense\n")).unwrap();
+    let into = |verb: &'static str, from: &Path| {
+        let words = [OsStr::new(verb), path(from), OsStr::new("-o"), path(&tape)];
+        run(words.into_iter().chain([OsStr::new("--force")]))
+    };
+    into("import", &bad).expect(1);
+    assert_eq!(
+        exported(&tape),
+        before,
+        "a failed import keeps what was there"
+    );
+    into("edit", &tape).expect(0);
+    assert_eq!(exported(&tape), before, "a tape can be edited onto itself");
+    let names = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names
+        .filter(|name| name.to_string_lossy().contains("partial"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_written_to_and_never_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.csv");
+    std::fs::write(&bad, "nonsense\n").unwrap();
+    let null = Path::new("/dev/null");
+    for (source, status) in [(&bad, 1), (&folder.path().join("good.csv"), 0)] {
+        if status == 0 {
+            std::fs::write(source, format!("{CSV_HEAD}{ROWS}")).unwrap();
+        }
+        let words = [
+            OsStr::new("import"),
+            path(source),
+            OsStr::new("-o"),
+            path(null),
+        ];
+        run(words.into_iter().chain([OsStr::new("--force")])).expect(status);
+        let kind = std::fs::metadata(null).unwrap().file_type();
+        assert!(std::os::unix::fs::FileTypeExt::is_char_device(&kind));
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn tapes_are_private() {

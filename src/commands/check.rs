@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use iotape_formats::tape::{self, BadRecord, CheckReport, Fault, RepairReport};
+use iotape_formats::tape::{self, BadRecord, CheckReport, Fault};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
 use crate::commands::{print, print_json};
 use crate::exit::{Failure, Outcome, warn};
-use crate::files::{TapeFile, create_private};
+use crate::files::{NewFile, TapeFile};
 use crate::render::text::wrapped;
 use crate::render::units;
 
@@ -80,21 +80,15 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
 }
 
 fn repair(from: &Path, to: &Path) -> Result<Repaired, Failure> {
-    let sink = create_private(to, false)?;
-    let RepairReport {
-        requests,
-        blocks,
-        bytes,
-        ..
-    } = tape::repair(open(from)?, sink).map_err(|error| {
-        let _ = std::fs::remove_file(to);
-        Failure::at(from.display(), error)
-    })?;
+    let (tape, sink) = NewFile::begin(to, false)?;
+    let what = format!("{} into {}", from.display(), to.display());
+    let report = tape::repair(open(from)?, sink).map_err(|error| Failure::at(what, error))?;
+    tape.keep()?;
     Ok(Repaired {
         path: to.display().to_string(),
-        requests,
-        blocks,
-        bytes,
+        requests: report.requests,
+        blocks: report.blocks,
+        bytes: report.bytes,
     })
 }
 

@@ -11,7 +11,7 @@ use crate::cli::EditArgs;
 use crate::commands::check::warn_of_damage;
 use crate::commands::print;
 use crate::exit::{Failure, Outcome};
-use crate::files::{create_private, open_tape};
+use crate::files::{NewFile, open_tape};
 use crate::render::progress::ProgressLine;
 use crate::render::units;
 
@@ -27,10 +27,10 @@ pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
         .map(|path| open_tape(path))
         .collect::<Result<_, _>>()?;
     let mut tapes = Merged::new(readers).map_err(Failure::new)?;
-    let file = create_private(&args.output, args.force)?;
-    let summary = write(&edit(args), args.level.into(), &mut tapes, file).inspect_err(|_| {
-        let _ = std::fs::remove_file(&args.output);
-    })?;
+    let (tape, sink) = NewFile::begin(&args.output, args.force)?;
+    let summary = write(&edit(args), args.level.into(), &mut tapes, sink)
+        .map_err(|failure| Failure::at(args.output.display(), failure))?;
+    tape.keep()?;
     print(&format!(
         "{}: {} requests, {}\n",
         args.output.display(),

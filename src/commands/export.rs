@@ -16,7 +16,7 @@ use iotape_formats::tape::{Block, Device};
 use crate::cli::{ExportArgs, ExportFormat};
 use crate::commands::check::warn_of_damage;
 use crate::exit::{Failure, Outcome, warn};
-use crate::files::{TapeFile, create_private, open_tape};
+use crate::files::{NewFile, TapeFile, open_tape};
 use trace_files::TraceFiles;
 
 pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
@@ -28,8 +28,10 @@ pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
             "blktrace has a file for each CPU; name them with -o NAME (NAME.blktrace.0 and so on)",
         )),
         (Some(path), _) => {
-            let file = create_private(path, false)?;
+            let (new, file) = NewFile::begin(path, false)?;
             write(&mut tape, args.to, BufWriter::new(file))
+                .map_err(|failure| Failure::at(path.display(), failure))
+                .and_then(|report| new.keep().map(|()| report))
         }
         (None, _) => write(&mut tape, args.to, BufWriter::new(io::stdout().lock())),
     }?;

@@ -10,7 +10,7 @@ use iotape_formats::tape::{Layer, Summary};
 use crate::cli::{ImportArgs, ImportFormat};
 use crate::commands::print;
 use crate::exit::{Failure, Outcome, warn};
-use crate::files::create_private;
+use crate::files::NewFile;
 use crate::render::progress::ProgressLine;
 use crate::render::units;
 
@@ -68,11 +68,11 @@ fn import_csv(args: &ImportArgs) -> Result<Summary, Failure> {
     let source = BufReader::with_capacity(1 << 18, source);
     let mut line = ProgressLine::new(false);
     let mut show = |read| line.show(&format!("{} requests", units::count(read)));
-    let tape = create_private(&args.output, args.force)?;
-    let imported = csv::import(source, &options, tape, &mut show);
-    imported
-        .map(|(_, summary)| summary)
-        .map_err(|e| given_up(args, Failure::at(path.display(), e)))
+    let (tape, sink) = NewFile::begin(&args.output, args.force)?;
+    let (_, summary) = csv::import(source, &options, sink, &mut show)
+        .map_err(|error| Failure::at(path.display(), error))?;
+    tape.keep()?;
+    Ok(summary)
 }
 
 fn import_blktrace(args: &ImportArgs) -> Result<Summary, Failure> {
@@ -91,18 +91,12 @@ fn import_blktrace(args: &ImportArgs) -> Result<Summary, Failure> {
             units::count(progress.requests)
         ));
     };
-    let tape = create_private(&args.output, args.force)?;
-    let (_, report) = blktrace::import(sources, &options, tape, &mut show)
-        .map_err(|error| given_up(args, Failure::new(error)))?;
+    let (tape, sink) = NewFile::begin(&args.output, args.force)?;
+    let (_, report) = blktrace::import(sources, &options, sink, &mut show).map_err(Failure::new)?;
+    tape.keep()?;
     line.clear();
     for warning in report.warnings() {
         warn(warning);
     }
     Ok(report.summary)
-}
-
-/// Takes back the tape that was to be.
-fn given_up(args: &ImportArgs, failure: Failure) -> Failure {
-    let _ = std::fs::remove_file(&args.output);
-    failure
 }

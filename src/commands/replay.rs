@@ -15,7 +15,7 @@ use crate::cli::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg};
 use crate::commands::info::transferred_bytes;
 use crate::commands::print;
 use crate::exit::{Failure, Outcome};
-use crate::files::{create_private, open_tape};
+use crate::files::{NewFile, open_tape};
 use crate::render::progress::ProgressLine;
 use crate::render::{result, units};
 use crate::signals;
@@ -44,25 +44,24 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
     let output = args
         .output
         .as_ref()
-        .map(|path| create_private(path, false))
+        .map(|path| NewFile::begin(path, false))
         .transpose()?;
 
     let stop = signals::stop_flag()?;
     let mut line = ProgressLine::new(args.quiet);
     let mut show = |progress: &Progress| line.show(&progress_text(progress));
     let prepared = Replay::prepare(TapeSource::new(tape), options(args), &stop, &mut show);
-    let mut replay = prepared
-        .map_err(Failure::new)
-        .inspect_err(|_| discard(args))?;
-    let runs = run_all(args, &mut replay, &stop, &mut show).inspect_err(|_| discard(args))?;
+    let mut replay = prepared.map_err(Failure::new)?;
+    let runs = run_all(args, &mut replay, &stop, &mut show)?;
     drop(replay);
     line.clear();
 
     let valid = runs.iter().all(|run| run.valid);
     let document = Document::new(experiment, runs);
     let json = document.to_json().map_err(Failure::new)?;
-    if let Some(mut file) = output {
+    if let Some((result, mut file)) = output {
         file.write_all(json.as_bytes()).map_err(Failure::new)?;
+        result.keep()?;
     }
     print(&if args.json {
         json
@@ -70,13 +69,6 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
         result::to_text(&document)
     })?;
     Ok(Outcome::flawed_if(!valid))
-}
-
-/// Takes back the file that was to hold the result.
-fn discard(args: &ReplayArgs) {
-    if let Some(path) = &args.output {
-        let _ = std::fs::remove_file(path);
-    }
 }
 
 fn options(args: &ReplayArgs) -> Options {
