@@ -170,17 +170,7 @@ impl Pairing {
             self.counters.undecodable += 1;
             return;
         };
-        let mut hits = std::mem::take(&mut self.hits);
-        let scattered = self.is_scattered(event);
-        self.open.finish(
-            event.device,
-            event.op,
-            &range,
-            event.time_ns,
-            scattered,
-            &mut hits,
-        );
-        self.counters.unpaired_completions += u64::from(hits.uncovered);
+        let hits = self.finish_range(event, &range);
         for key in &hits.touched {
             self.note_error(*key, event);
         }

@@ -240,6 +240,28 @@ impl Pairing {
         self.counters.late += self.window.release(u64::MAX, out);
     }
 
+    /// Takes off what a completion says is done of `range`. The hits are put back into
+    /// [`Pairing::hits`] by whoever has gone through them, so that their room is used again.
+    fn finish_range(&mut self, event: &Event, range: &Bytes) -> Hits {
+        let mut hits = std::mem::take(&mut self.hits);
+        let scattered =
+            event.op == Op::Discard && self.devices[usize::from(event.device.0)].scattered_discards;
+        self.open.finish(
+            event.device,
+            event.op,
+            range,
+            event.time_ns,
+            scattered,
+            &mut hits,
+        );
+        self.counters.unpaired_completions += u64::from(hits.uncovered);
+        hits
+    }
+
+    fn is_scattered(&self, event: &Event) -> bool {
+        event.op == Op::Discard && self.devices[usize::from(event.device.0)].scattered_discards
+    }
+
     /// A request begins. `range` is what its completions will name.
     fn begin(&mut self, request: Request, range: Bytes, doubtful: bool, then_flush: bool) {
         if self.open.len() >= self.limits.open

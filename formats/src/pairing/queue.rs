@@ -59,17 +59,7 @@ impl Pairing {
             self.counters.undecodable += 1;
             return;
         };
-        let mut hits = std::mem::take(&mut self.hits);
-        let scattered = self.is_scattered(event);
-        self.open.finish(
-            event.device,
-            event.op,
-            &range,
-            event.time_ns,
-            scattered,
-            &mut hits,
-        );
-        self.counters.unpaired_completions += u64::from(hits.uncovered);
+        let hits = self.finish_range(event, &range);
         for key in &hits.touched {
             self.note_error(*key, event);
             self.await_flush(*key, event, &range);
@@ -84,10 +74,6 @@ impl Pairing {
             }
         }
         self.hits = hits;
-    }
-
-    pub(super) fn is_scattered(&self, event: &Event) -> bool {
-        event.op == Op::Discard && self.devices[usize::from(event.device.0)].scattered_discards
     }
 
     /// The data of a part is done: if it runs as a flush sequence, the part is not.
