@@ -376,7 +376,7 @@ fn a_device_that_goes_away_leaves_a_whole_tape() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let device = LoopDevice::new(DEVICE_BYTES);
+    let device = LoopDevice::numbered(4_002, DEVICE_BYTES);
     let tape = folder.path().join("unplugged.iotape");
     let recorder = Recorder::start(device.name(), &tape, &[]);
     let mut load = fio(

@@ -102,11 +102,13 @@ fn a_device_without_a_medium_is_refused() {
     if !have_root_and(&["losetup"]) {
         return;
     }
-    let free = output("losetup", &["--find"]);
-    let refused = Session::start(&options(&free)).map(|_| ());
+    let device = LoopDevice::numbered(4_000, MIB);
+    output("losetup", &["--detach", &device.path]);
+    let refused = Session::start(&options(&device.path)).map(|_| ());
     assert!(
         matches!(refused, Err(CaptureError::NoMedium { .. })),
-        "{free}: {refused:?}"
+        "{}: {refused:?}",
+        device.path
     );
 }
 
@@ -115,7 +117,7 @@ fn a_device_that_goes_away_ends_the_recording() {
     if !have_root_and(&["losetup"]) {
         return;
     }
-    let device = LoopDevice::new(16 * MIB);
+    let device = LoopDevice::numbered(4_001, 16 * MIB);
     let long = Options {
         duration: Some(Duration::from_secs(60)),
         ..options(&device.path)

@@ -125,10 +125,7 @@ impl LoopDevice {
 
     /// A device of this size; options for `losetup`.
     pub fn with_options(bytes: u64, options: &[&str]) -> LoopDevice {
-        let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
-        let backing = folder.path().join("backing");
-        let file = std::fs::File::create(&backing).expect("a backing file");
-        file.set_len(bytes).expect("room");
+        let (folder, backing) = backing(bytes);
         let backing_text = backing.to_str().expect("a plain path");
         let mut args = vec!["--find", "--show", "--direct-io=on"];
         args.extend(options);
@@ -141,10 +138,31 @@ impl LoopDevice {
         }
     }
 
+    /// A device for a test that detaches it: with a number of its own, which no other test is given
+    /// by asking for a free device.
+    pub fn numbered(number: u32, bytes: u64) -> LoopDevice {
+        let (folder, backing) = backing(bytes);
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        tool("losetup", [&path, &backing]);
+        LoopDevice {
+            path,
+            backing,
+            _folder: folder,
+        }
+    }
+
     /// `/dev/loopN` as text.
     pub fn name(&self) -> &str {
         self.path.to_str().expect("a plain path")
     }
+}
+
+fn backing(bytes: u64) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let backing = folder.path().join("backing");
+    let file = std::fs::File::create(&backing).expect("a backing file");
+    file.set_len(bytes).expect("room");
+    (folder, backing)
 }
 
 impl Drop for LoopDevice {

@@ -84,14 +84,25 @@ impl LoopDevice {
 
     /// With options for `losetup`.
     pub fn with_options(bytes: u64, options: &[&str]) -> LoopDevice {
-        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-        let backing = folder.path().join("backing");
-        File::create(&backing).unwrap().set_len(bytes).unwrap();
+        let (folder, backing) = backing(bytes);
         let mut arguments = vec!["--find", "--show", "--direct-io=on"];
         arguments.extend(options);
         arguments.push(backing.to_str().unwrap());
         LoopDevice {
             path: output("losetup", &arguments),
+            backing,
+            _folder: folder,
+        }
+    }
+
+    /// A device for a test that detaches it: with a number of its own, which no other test is given
+    /// by asking for a free device.
+    pub fn numbered(number: u32, bytes: u64) -> LoopDevice {
+        let (folder, backing) = backing(bytes);
+        let path = format!("/dev/loop{number}");
+        output("losetup", &[&path, backing.to_str().unwrap()]);
+        LoopDevice {
+            path,
             backing,
             _folder: folder,
         }
@@ -110,6 +121,13 @@ impl Drop for LoopDevice {
             .stderr(Stdio::null())
             .status();
     }
+}
+
+fn backing(bytes: u64) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let backing = folder.path().join("backing");
+    File::create(&backing).unwrap().set_len(bytes).unwrap();
+    (folder, backing)
 }
 
 /// What a recording gave.
