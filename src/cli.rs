@@ -1,11 +1,14 @@
 //! The command line: what can be asked, and the help that explains it.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use iotape_formats::Op;
 use iotape_formats::tape::{Layer, Level};
+use iotape_replay::{SimSpecError, TargetSpec};
 
 /// Exit statuses, printed under every `--help`.
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, \
@@ -292,8 +295,10 @@ pub struct EditArgs {
 pub struct ReplayArgs {
     /// The tape.
     pub tape: PathBuf,
-    /// Block device or file to replay against.
-    pub target: Option<PathBuf>,
+    /// Block device or file to replay against, or a simulated device: sim:servers=4,service=100us,
+    /// and as wanted dist=exp, stall=100ms@2s, seed=1, size=1GiB, joined by commas.
+    #[arg(value_parser = OsStringValueParser::new().try_map(|text| target(&text)))]
+    pub target: Option<TargetSpec>,
     /// Depth caps to run: light is 8, heavy is 48.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "depth")]
     pub profile: Vec<ProfileArg>,
@@ -420,6 +425,14 @@ fn speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(factor) if (1e-6..=1e6).contains(&factor) => Ok(factor),
         _ => Err("expected a number from 0.000001 to 1000000".to_owned()),
+    }
+}
+
+/// Reads a path, or a simulated device behind `sim:`.
+fn target(text: &OsStr) -> Result<TargetSpec, SimSpecError> {
+    match text.to_str() {
+        Some(text) if text.starts_with("sim:") => text.parse().map(TargetSpec::Sim),
+        _ => Ok(TargetSpec::Path(PathBuf::from(text))),
     }
 }
 

@@ -15,6 +15,7 @@ pub mod result;
 mod doctor;
 mod error;
 mod options;
+mod sim_spec;
 mod source;
 
 #[cfg(target_os = "linux")]
@@ -52,6 +53,7 @@ pub use options::{
     EngineChoice, MappingMode, Options, Profile, Progress, RunOptions, TargetSpec, Timing,
     WritePolicy,
 };
+pub use sim_spec::{Distribution, SimSpec, SimSpecError, Stall};
 
 pub use source::{Row, Source, SourceError, TapeSource};
 

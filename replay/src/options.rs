@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sim_spec::SimSpec;
+
 /// What is decided once, before any run: the target, what may be done to it, and how the tape is
 /// laid onto it.
 #[derive(Clone, Debug)]
@@ -55,9 +57,11 @@ pub enum TargetSpec {
     },
     /// No target at all: every request completes at once. Measures the tool itself.
     Null,
+    /// A simulated device, whose answers are known.
+    Sim(SimSpec),
 }
 
-/// What may happen to the target's data. A scratch file and the null target need no permission.
+/// What may happen to the target's data. What is no device or file of the user's needs no permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WritePolicy {
     /// Nothing: a tape that changes data is refused.

@@ -74,7 +74,7 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
 fn options(args: &ReplayArgs) -> Options {
     let target = match (&args.target, args.engine) {
         (_, EngineArg::Null) => TargetSpec::Null,
-        (Some(path), _) => TargetSpec::Path(path.clone()),
+        (Some(target), _) => target.clone(),
         (None, _) => TargetSpec::Scratch { directory: None },
     };
     Options {

@@ -1,6 +1,7 @@
 //! Engines: what carries operations to a target and brings their completions back.
 
 pub mod null;
+pub mod sim;
 pub mod threads;
 pub mod uring;
 mod workers;
@@ -15,8 +16,36 @@ use std::time::Duration;
 
 use iotape_formats::Op;
 
+use crate::sys;
+
 /// [`Engine::turn`] comes back about this often, even when nothing completes.
 pub const TICK: Duration = Duration::from_millis(100);
+
+/// How long [`Engine::turn`] waits for a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until this time of the engine's clock, or about [`TICK`] if that is sooner.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for requests that wait for the clock")
+    )]
+    Until(u64),
+    /// About [`TICK`].
+    Tick,
+}
+
+/// The longest that a turn should block, on the system's clock.
+fn time_to_wait(wait: Wait) -> Duration {
+    match wait {
+        Wait::No => Duration::ZERO,
+        Wait::Until(time_ns) => {
+            Duration::from_nanos(time_ns.saturating_sub(sys::monotonic_ns())).min(TICK)
+        }
+        Wait::Tick => TICK,
+    }
+}
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +107,17 @@ pub struct Io {
     pub preflush: bool,
 }
 
+impl Io {
+    /// The outcome of its success: bytes transferred.
+    #[inline]
+    pub fn success(&self) -> i64 {
+        match self.action {
+            Action::Read | Action::Write => self.length.cast_signed(),
+            Action::Flush | Action::Discard | Action::WriteZeroes => 0,
+        }
+    }
+}
+
 /// An operation that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -91,6 +131,10 @@ pub struct Completion {
 /// at most one operation between [`Engine::queue`] and its [`Completion`]. All calls come from one
 /// thread.
 pub trait Engine {
+    /// Whether the clock goes on only while a turn waits, and then to the nanosecond. A real clock
+    /// goes on always, and a wait may end late.
+    const VIRTUAL_CLOCK: bool = false;
+
     /// Name in the result.
     fn name(&self) -> &'static str;
 
@@ -104,9 +148,33 @@ pub trait Engine {
     fn queue(&mut self, slot: u32, io: &Io);
 
     /// Starts what is queued and appends completions to `done`. Returns once there is at least one,
-    /// or after [`TICK`]; at once with whatever there is, if not to `wait`.
+    /// or when it has waited enough.
     ///
     /// # Errors
     /// When the engine itself fails. A failed operation is a completion.
-    fn turn(&mut self, wait: bool, done: &mut Vec<Completion>) -> io::Result<()>;
+    fn turn(&mut self, wait: Wait, done: &mut Vec<Completion>) -> io::Result<()>;
+}
+
+impl<E: Engine> Engine for &mut E {
+    const VIRTUAL_CLOCK: bool = E::VIRTUAL_CLOCK;
+
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        (**self).take_notes()
+    }
+
+    fn now_ns(&self) -> u64 {
+        (**self).now_ns()
+    }
+
+    fn queue(&mut self, slot: u32, io: &Io) {
+        (**self).queue(slot, io);
+    }
+
+    fn turn(&mut self, wait: Wait, done: &mut Vec<Completion>) -> io::Result<()> {
+        (**self).turn(wait, done)
+    }
 }

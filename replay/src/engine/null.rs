@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Action, Completion, Engine, Io};
+use super::{Completion, Engine, Io, Wait, time_to_wait};
 use crate::sys;
 
 /// See the module.
@@ -25,17 +25,16 @@ impl Engine for NullEngine {
     }
 
     fn queue(&mut self, slot: u32, io: &Io) {
-        let transferred = match io.action {
-            Action::Read | Action::Write => io.length.cast_signed(),
-            Action::Flush | Action::Discard | Action::WriteZeroes => 0,
-        };
         self.done.push(Completion {
             slot,
-            outcome: transferred,
+            outcome: io.success(),
         });
     }
 
-    fn turn(&mut self, _wait: bool, done: &mut Vec<Completion>) -> io::Result<()> {
+    fn turn(&mut self, wait: Wait, done: &mut Vec<Completion>) -> io::Result<()> {
+        if self.done.is_empty() && wait != Wait::No {
+            std::thread::sleep(time_to_wait(wait));
+        }
         done.append(&mut self.done);
         Ok(())
     }

@@ -3,11 +3,13 @@
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::null::NullEngine;
+use super::sim::SimEngine;
 use super::threads::ThreadsEngine;
 use super::uring::UringEngine;
-use super::{Action, Completion, Engine, Io, Medium, Unsplit};
+use super::{Action, Completion, Engine, Io, Medium, Unsplit, Wait};
 use crate::sys::{Buffers, RingError, RingOptions};
 use crate::testing::LoopDevice;
 
@@ -55,7 +57,7 @@ fn io(action: Action, sector: usize, sectors: usize) -> Io {
 fn complete(engine: &mut impl Engine, count: usize) -> Vec<Completion> {
     let mut done = Vec::new();
     while done.len() < count {
-        engine.turn(true, &mut done).unwrap();
+        engine.turn(Wait::Tick, &mut done).unwrap();
     }
     assert_eq!(done.len(), count, "{done:?}");
     done.sort_by_key(|completion| completion.slot);
@@ -72,8 +74,8 @@ fn one(engine: &mut impl Engine, slot: u32, io: Io) -> i64 {
 /// What every engine does, whether or not there is a target behind it.
 fn completes_each_operation_once(engine: &mut impl Engine) {
     let mut done = Vec::new();
-    engine.turn(false, &mut done).unwrap();
-    engine.turn(true, &mut done).unwrap();
+    engine.turn(Wait::No, &mut done).unwrap();
+    engine.turn(Wait::Tick, &mut done).unwrap();
     assert_eq!(done, []);
     for round in 0..50 {
         for slot in 0..DEPTH {
@@ -88,11 +90,45 @@ fn completes_each_operation_once(engine: &mut impl Engine) {
     }
     let times: Vec<u64> = (0..10).map(|_| engine.now_ns()).collect();
     assert!(times.is_sorted());
+    waits_as_long_as_told(engine);
+}
+
+/// A turn without anything to do is over at once when its time is past; otherwise not before it.
+/// One that only looks finds what is done, sooner or later.
+fn waits_as_long_as_told(engine: &mut impl Engine) {
+    let mut done = Vec::new();
+    let end_ns = engine.now_ns() + 3_000_000;
+    engine.turn(Wait::Until(0), &mut done).unwrap();
+    while engine.now_ns() < end_ns {
+        engine.turn(Wait::Until(end_ns), &mut done).unwrap();
+    }
+    assert_eq!(done, []);
+    engine.queue(0, &io(Action::Read, 1, 1));
+    engine.turn(Wait::No, &mut done).unwrap();
+    while done.is_empty() {
+        let soon_ns = engine.now_ns() + 10_000;
+        engine.turn(Wait::Until(soon_ns), &mut done).unwrap();
+        engine.turn(Wait::No, &mut done).unwrap();
+    }
+    assert_eq!((done.len(), done[0].slot), (1, 0));
+}
+
+/// A turn that only looks finds completions, though nothing else enters the kernel.
+fn finds_completions_by_looking(engine: &mut impl Engine) {
+    let mut done = Vec::new();
+    engine.queue(1, &io(Action::Read, 2, 1));
+    let patience = Instant::now() + Duration::from_secs(60);
+    while done.is_empty() {
+        assert!(Instant::now() < patience, "the read was never seen to end");
+        engine.turn(Wait::No, &mut done).unwrap();
+    }
+    assert_eq!(done[0].outcome, 4096);
 }
 
 /// What every engine with a target does.
 fn performs_operations(engine: &mut impl Engine, medium: &Medium) {
     completes_each_operation_once(engine);
+    finds_completions_by_looking(engine);
     let sector_of = |slot: u32| medium.buffers.copy_of_slot(slot, SECTOR);
 
     assert_eq!(one(engine, 2, io(Action::Read, 7, 1)), 4096);
@@ -236,6 +272,12 @@ fn null_engine() {
 }
 
 #[test]
+fn simulated_engine() {
+    let spec = "servers=2,service=1ms".parse().unwrap();
+    completes_each_operation_once(&mut SimEngine::new(DEPTH, &spec));
+}
+
+#[test]
 fn threads_engine() {
     whole_body(|medium| Some(ThreadsEngine::new(DEPTH, medium).unwrap()));
 }
@@ -279,13 +321,13 @@ fn an_engine_dropped_in_flight_leaves_nothing_behind_that_is_written_to() {
             for slot in 0..DEPTH {
                 engine.queue(slot, &io(Action::Read, 1, 2));
             }
-            engine.turn(false, &mut Vec::new()).unwrap();
+            engine.turn(Wait::No, &mut Vec::new()).unwrap();
         }
         let mut engine = ThreadsEngine::new(DEPTH, medium.clone()).unwrap();
         for slot in 0..DEPTH {
             engine.queue(slot, &io(Action::Read, 1, 2));
         }
-        engine.turn(false, &mut Vec::new()).unwrap();
+        engine.turn(Wait::No, &mut Vec::new()).unwrap();
     }
     assert!(buffers.slot(0, 1).is_some());
 }

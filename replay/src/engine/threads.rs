@@ -3,7 +3,7 @@
 use std::io;
 
 use super::workers::Workers;
-use super::{Completion, Engine, Io, Medium};
+use super::{Completion, Engine, Io, Medium, Wait};
 use crate::sys;
 
 /// See the module.
@@ -44,7 +44,7 @@ impl Engine for ThreadsEngine {
         self.workers.queue(slot, io);
     }
 
-    fn turn(&mut self, wait: bool, done: &mut Vec<Completion>) -> io::Result<()> {
+    fn turn(&mut self, wait: Wait, done: &mut Vec<Completion>) -> io::Result<()> {
         self.workers.collect(wait, done);
         Ok(())
     }

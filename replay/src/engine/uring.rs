@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::workers::Workers;
-use super::{Action, Completion, Engine, Io, Medium, TICK};
+use super::{Action, Completion, Engine, Io, Medium, TICK, Wait, time_to_wait};
 use crate::sys::{self, AUXILIARY, Ring, RingError, RingOptions, Write};
 
 /// Marks the completion of a flush that a write is linked to; the slot is in the bits below.
@@ -151,7 +151,7 @@ impl Discarders {
         self.watched = false;
         // Resets the counter; it is empty when another collection was faster.
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
-        self.workers.collect(false, done);
+        self.workers.collect(Wait::No, done);
     }
 }
 
@@ -178,9 +178,15 @@ impl Engine for UringEngine {
         }
     }
 
-    fn turn(&mut self, wait: bool, done: &mut Vec<Completion>) -> io::Result<()> {
+    fn turn(&mut self, wait: Wait, done: &mut Vec<Completion>) -> io::Result<()> {
         self.arm();
-        self.ring.submit(wait && self.refused.is_empty())?;
+        match wait {
+            Wait::Tick if self.refused.is_empty() => self.ring.submit(true)?,
+            Wait::Until(_) if self.refused.is_empty() => {
+                self.ring.submit_and_wait_for(time_to_wait(wait))?;
+            }
+            _ => self.ring.submit(false)?,
+        }
         done.append(&mut self.refused);
         let UringEngine {
             ring,

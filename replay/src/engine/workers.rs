@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 
-use super::{Action, Completion, Io, TICK};
+use super::{Action, Completion, Io, Wait, time_to_wait};
 use crate::sys::{self, Buffers};
 
 /// Enough for a system call; the default of 2 MiB, times the depth, is address space for nothing.
@@ -104,14 +104,14 @@ impl Workers {
         self.shared.job_queued.notify_one();
     }
 
-    /// Appends what is done; waits for it up to [`TICK`] if asked.
-    pub fn collect(&self, wait: bool, into: &mut Vec<Completion>) {
+    /// Appends what is done.
+    pub fn collect(&self, wait: Wait, into: &mut Vec<Completion>) {
         let mut done = lock(&self.shared.done);
-        if wait && done.is_empty() {
+        if wait != Wait::No && done.is_empty() {
             done = self
                 .shared
                 .job_done
-                .wait_timeout(done, TICK)
+                .wait_timeout(done, time_to_wait(wait))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }

@@ -8,6 +8,7 @@ use iotape_formats::Op;
 use iotape_formats::tape::Summary;
 
 use crate::engine::null::NullEngine;
+use crate::engine::sim::SimEngine;
 use crate::engine::threads::ThreadsEngine;
 use crate::engine::uring::UringEngine;
 use crate::engine::{Engine, Medium};
@@ -20,6 +21,7 @@ use crate::plan::{self, Filter, Planned, Planner, Rules, Tally};
 use crate::report::{self, Circumstances};
 use crate::result;
 use crate::run::{self, Bounds, Outcome};
+use crate::sim_spec::SimSpec;
 use crate::source::{Source, SourceError};
 use crate::sys::{Buffers, CpuTime, RingError, RingOptions};
 use crate::target::{self, Access, ScratchNeeds, Target};
@@ -114,7 +116,13 @@ impl<S: Source> Replay<S> {
             });
         }
         let Some(target) = &self.target else {
-            return self.run_on(NullEngine::default(), Vec::new(), options, stop, progress);
+            return match &self.options.target {
+                TargetSpec::Sim(spec) => {
+                    let engine = SimEngine::new(depth, spec);
+                    self.run_on(engine, Vec::new(), options, stop, progress)
+                }
+                _ => self.run_on(NullEngine::default(), Vec::new(), options, stop, progress),
+            };
         };
         let medium = Medium {
             file: Arc::clone(&target.file),
@@ -179,6 +187,7 @@ impl<S: Source> Replay<S> {
             cpu: CpuTime::of_process().since(cpu),
             submitter_cpu: CpuTime::of_thread().since(thread_cpu),
             target: self.target.as_ref(),
+            simulated: self.options.simulated(),
             write_mode: self.write_mode(),
             seed: self.options.seed,
             mapping: self.options.mapping_mode(),
@@ -310,6 +319,14 @@ impl Options {
             _ => self.mapping,
         }
     }
+
+    /// The device that is simulated, if one is.
+    fn simulated(&self) -> Option<&SimSpec> {
+        match &self.target {
+            TargetSpec::Sim(spec) => Some(spec),
+            _ => None,
+        }
+    }
 }
 
 fn check_overwrites(options: &Options) -> Result<(), ReplayError> {
@@ -318,7 +335,7 @@ fn check_overwrites(options: &Options) -> Result<(), ReplayError> {
     };
     let target = match &options.target {
         TargetSpec::Path(path) => Some(path),
-        TargetSpec::Scratch { .. } | TargetSpec::Null => None,
+        TargetSpec::Scratch { .. } | TargetSpec::Null | TargetSpec::Sim(_) => None,
     };
     match named.iter().find(|path| Some(*path) != target) {
         None => Ok(()),
@@ -349,7 +366,7 @@ fn open_target(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Option<Target>, ReplayError> {
     match &options.target {
-        TargetSpec::Null => Ok(None),
+        TargetSpec::Null | TargetSpec::Sim(_) => Ok(None),
         TargetSpec::Path(path) => {
             let access = access(options, summary, filter);
             target::open(path, access).map(Some)
@@ -390,16 +407,17 @@ fn rules(
     target: Option<&Target>,
 ) -> Result<Rules, ReplayError> {
     let longest_bytes = layout.longest_transfer_bytes;
+    let target_bytes = match (target, options.simulated()) {
+        (Some(target), _) => target.size_bytes,
+        (None, Some(spec)) => spec.size_bytes,
+        (None, None) => u64::MAX,
+    };
     let payload_bytes = longest_bytes
         .checked_next_multiple_of(4096)
         .and_then(|bytes| u32::try_from(bytes.checked_add(PAYLOAD_WINDOW_BYTES)?).ok());
     let rules = Rules {
         filter,
-        mapping: Mapping::new(
-            layout.clone(),
-            options.mapping_mode(),
-            target.map_or(u64::MAX, |target| target.size_bytes),
-        ),
+        mapping: Mapping::new(layout.clone(), options.mapping_mode(), target_bytes),
         longest_bytes,
         // A tape with longer requests fails on its buffers.
         payload_bytes: payload_bytes.unwrap_or(u32::MAX),
@@ -409,20 +427,22 @@ fn rules(
             })
             .max(512),
     };
-    let Some(target) = target else {
-        return Ok(rules);
+    let name = || match (target, options.simulated()) {
+        (Some(target), _) => target.name(),
+        (None, Some(spec)) => spec.to_string(),
+        (None, None) => "the null target".to_owned(),
     };
-    if options.mapping_mode() == MappingMode::Identity && layout.end_bytes > target.size_bytes {
+    if options.mapping_mode() == MappingMode::Identity && layout.end_bytes > target_bytes {
         return Err(ReplayError::TooSmall {
-            target: target.name(),
-            target_bytes: target.size_bytes,
+            target: name(),
+            target_bytes,
             tape_bytes: layout.end_bytes,
         });
     }
     if longest_bytes > rules.mapping.end_bytes() {
         return Err(ReplayError::RequestLongerThanTarget {
-            target: target.name(),
-            target_bytes: target.size_bytes,
+            target: name(),
+            target_bytes,
             request_bytes: longest_bytes,
         });
     }
@@ -446,5 +466,7 @@ fn uring_failed(error: RingError) -> ReplayError {
     }
 }
 
+#[cfg(test)]
+mod known_answers;
 #[cfg(test)]
 mod tests;

@@ -12,9 +12,11 @@ use crate::measure::{Latencies, OpRecord};
 use crate::options::{MappingMode, RunOptions};
 use crate::plan::Tally;
 use crate::result::{
-    self, ErrorCount, LoopKind, OpFigures, Outstanding, Payload, Skipped, ToolUse, WriteMode,
+    self, ErrorCount, LoopKind, OpFigures, Outstanding, Payload, Skipped, TargetKind, ToolUse,
+    WriteMode,
 };
 use crate::run::{Failure, Outcome};
+use crate::sim_spec::SimSpec;
 use crate::sys::CpuTime;
 use crate::target::Target;
 
@@ -27,8 +29,10 @@ pub struct Circumstances<'a> {
     pub cpu: CpuTime,
     /// Of the thread that submitted.
     pub submitter_cpu: CpuTime,
-    /// `None`: the null target.
+    /// `None`: the null target, or a simulated one.
     pub target: Option<&'a Target>,
+    /// The device that was simulated.
+    pub simulated: Option<&'a SimSpec>,
     pub write_mode: WriteMode,
     pub seed: u64,
     pub mapping: MappingMode,
@@ -65,11 +69,7 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
         engine: circumstances.engine.to_owned(),
         workers: 1,
         order: options.order,
-        targets: vec![
-            circumstances
-                .target
-                .map_or_else(Default::default, |t| t.facts.clone()),
-        ],
+        targets: vec![target_facts(&circumstances)],
         write_mode: circumstances.write_mode,
         payload: Payload {
             kind: "random".to_owned(),
@@ -111,6 +111,19 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
     run.valid = run.reasons.is_empty();
     run.intervals = outcome.intervals;
     run
+}
+
+fn target_facts(circumstances: &Circumstances<'_>) -> result::Target {
+    match (circumstances.target, circumstances.simulated) {
+        (Some(target), _) => target.facts.clone(),
+        (None, Some(spec)) => result::Target {
+            path: Some(spec.to_string()),
+            kind: TargetKind::Sim,
+            size_bytes: Some(spec.size_bytes).filter(|&size| size != u64::MAX),
+            ..result::Target::default()
+        },
+        (None, None) => result::Target::default(),
+    }
 }
 
 fn merged<'a>(parts: impl Iterator<Item = &'a Latencies>) -> Latencies {

@@ -122,7 +122,9 @@ fn of_the_target(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
 /// What does not make the run invalid.
 pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> Vec<String> {
     let mut notes = circumstances.notes;
-    if circumstances.target.is_none() {
+    if circumstances.simulated.is_some() {
+        notes.push("simulated target: times are of a virtual clock".to_owned());
+    } else if circumstances.target.is_none() {
         notes.push(
             "null target: these figures are the tool's own ceiling, not a device's".to_owned(),
         );
@@ -171,7 +173,7 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
     if run
         .targets
         .iter()
-        .any(|target| target.kind != TargetKind::Null)
+        .any(|target| !matches!(target.kind, TargetKind::Null | TargetKind::Sim))
     {
         of_the_figures(run, outcome, &mut notes);
     }

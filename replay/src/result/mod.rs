@@ -133,7 +133,7 @@ pub struct Run {
     /// Whether a request waits for an earlier one to free its slot (`closed`) or for the clock.
     #[serde(rename = "loop")]
     pub loop_kind: LoopKind,
-    /// `uring`, `threads` or `null`.
+    /// `uring`, `threads`, `null` or `sim`.
     pub engine: String,
     /// Threads that submitted.
     pub workers: u32,
@@ -208,7 +208,7 @@ pub enum LoopKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Target {
-    /// As the user named it; `null` for the null target.
+    /// As the user named it, or the description of a simulated device; `null` for the null target.
     pub path: Option<String>,
     /// What it is.
     pub kind: TargetKind,
@@ -245,6 +245,8 @@ pub enum TargetKind {
     /// Nothing: the tool's own ceiling.
     #[default]
     Null,
+    /// A simulated device.
+    Sim,
 }
 
 /// What was done to the target's data.

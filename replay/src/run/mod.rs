@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::engine::{Action, Completion, Engine, Io, TICK};
+use crate::engine::{Action, Completion, Engine, Io, TICK, Wait};
 use crate::measure::{OpRecord, Recorder};
 use crate::options::Progress;
 use crate::plan::Feed;
@@ -123,7 +123,7 @@ pub fn run<E: Engine>(
             run.feed.wait(TICK);
             continue;
         }
-        run.engine.turn(true, &mut run.done)?;
+        run.engine.turn(Wait::Tick, &mut run.done)?;
         let now = run.engine.now_ns();
         if now >= run.due_ns {
             run.on_time(now, progress);
@@ -290,6 +290,9 @@ impl<'a, E: Engine> Run<'a, E> {
         }
         let mut dry = false;
         while self.tokens.free() > 0 && !dry {
+            if E::VIRTUAL_CLOCK {
+                self.wait_for_planner();
+            }
             let free = usize::try_from(self.tokens.free()).unwrap_or(0);
             let ready = self.feed.ready();
             let count = ready.len().min(free);
@@ -314,6 +317,13 @@ impl<'a, E: Engine> Run<'a, E> {
             }
         }
         self.note_starvation(now, dry);
+    }
+
+    /// No time passes on a virtual clock meanwhile.
+    fn wait_for_planner(&mut self) {
+        while self.feed.ready().is_empty() && !self.feed.ended() {
+            self.feed.wait(TICK);
+        }
     }
 
     fn note_starvation(&mut self, now: u64, dry: bool) {
@@ -434,12 +444,8 @@ impl<'a, E: Engine> Run<'a, E> {
 
 #[inline]
 fn failure(io: &Io, outcome: i64) -> Option<Failure> {
-    let expected = match io.action {
-        Action::Read | Action::Write => io.length.cast_signed(),
-        Action::Flush | Action::Discard | Action::WriteZeroes => 0,
-    };
     match i32::try_from(-outcome) {
-        _ if outcome == expected => None,
+        _ if outcome == io.success() => None,
         Ok(errno) if errno > 0 => Some(Failure::Errno(errno)),
         _ => Some(Failure::Short),
     }

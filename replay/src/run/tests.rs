@@ -40,7 +40,7 @@ impl Toy {
     }
 }
 
-impl Engine for &mut Toy {
+impl Engine for Toy {
     fn name(&self) -> &'static str {
         "toy"
     }
@@ -70,7 +70,7 @@ impl Engine for &mut Toy {
     }
 
     /// Everything that completes at the next moment at which something does.
-    fn turn(&mut self, _wait: bool, done: &mut Vec<Completion>) -> io::Result<()> {
+    fn turn(&mut self, _wait: Wait, done: &mut Vec<Completion>) -> io::Result<()> {
         let Some(&(at, _)) = self.in_flight.first() else {
             self.now_ns.set(self.now_ns.get() + whole_ns(TICK));
             return Ok(());

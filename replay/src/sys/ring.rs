@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use thiserror::Error;
@@ -337,7 +338,7 @@ impl Ring {
     }
 
     /// Queues a completion after some time.
-    pub fn tick(&mut self, after: std::time::Duration, tag: u64) -> bool {
+    pub fn tick(&mut self, after: Duration, tag: u64) -> bool {
         *self.tick_time = types::Timespec::from(after);
         let time: *const types::Timespec = &raw const *self.tick_time;
         self.push(
@@ -360,18 +361,36 @@ impl Ring {
         pushed
     }
 
-    /// Submits what is queued, and waits for a completion if asked. One system call.
+    /// Submits what is queued, and waits for a completion if asked. One system call, and none when
+    /// there is nothing to be done by the kernel.
     ///
     /// # Errors
     /// Only such as make the ring useless; a shortage that passes is left to the next call.
-    pub fn submit(&self, wait: bool) -> io::Result<()> {
-        match self.ring.submitter().submit_and_wait(usize::from(wait)) {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
-                _ => Err(error),
-            },
+    pub fn submit(&mut self, wait: bool) -> io::Result<()> {
+        if !wait && !self.kernel_has_work() {
+            return Ok(());
         }
+        passing(self.ring.submitter().submit_and_wait(usize::from(wait)))
+    }
+
+    /// Submits what is queued, and waits some time for a completion. Before Linux 5.11 it does not
+    /// wait.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
+    pub fn submit_and_wait_for(&mut self, up_to: Duration) -> io::Result<()> {
+        if up_to.is_zero() || !self.ring.params().is_feature_ext_arg() {
+            return self.submit(false);
+        }
+        let time = types::Timespec::from(up_to);
+        let arguments = types::SubmitArgs::new().timespec(&time);
+        passing(self.ring.submitter().submit_with_args(1, &arguments))
+    }
+
+    /// Whether something is queued, or completions wait to be fetched by a system call.
+    fn kernel_has_work(&mut self) -> bool {
+        let queue = self.ring.submission();
+        !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
 
     /// Hands over every completion that is there: its tag, and bytes or a negative error.
@@ -398,6 +417,17 @@ impl Drop for Ring {
         if self.fixed_file {
             let _ = submitter.unregister_files();
         }
+    }
+}
+
+/// Not an error: a time-out, and what the next call may not meet.
+fn passing(submitted: io::Result<usize>) -> io::Result<()> {
+    match submitted {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+            _ => Err(error),
+        },
     }
 }
 
@@ -428,10 +458,14 @@ fn set_up(entries: u32, task_work: bool) -> io::Result<IoUring> {
             builder
                 .setup_submit_all()
                 .setup_single_issuer()
-                .setup_defer_taskrun();
+                .setup_defer_taskrun()
+                .setup_taskrun_flag();
         },
         |builder| {
-            builder.setup_submit_all().setup_coop_taskrun();
+            builder
+                .setup_submit_all()
+                .setup_coop_taskrun()
+                .setup_taskrun_flag();
         },
         |_| {},
     ];
