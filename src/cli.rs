@@ -289,16 +289,34 @@ pub struct EditArgs {
     "Examples:\n",
     "  iotape replay mail.iotape\n",
     "  iotape replay mail.iotape /dev/nvme1n1 --overwrite /dev/nvme1n1 --map wrap\n",
-    "  iotape replay mail.iotape /dev/nvme1n1 --skip-writes --depth 16 -o r.json\n\n",
+    "  iotape replay mail.iotape /dev/nvme1n1 --skip-writes --depth 16 -o r.json\n",
+    "  iotape replay mail.iotape --stripe 64KiB /dev/sdb /dev/sdc --skip-writes\n",
+    "  iotape replay pair.iotape --device sda=/dev/sdb --device sdd=/dev/sdc\n\n",
     EXIT_STATUS
 ]))]
 pub struct ReplayArgs {
     /// The tape.
     pub tape: PathBuf,
-    /// Block device or file to replay against, or a simulated device: sim:servers=4,service=100us,
-    /// and as wanted dist=exp, stall=100ms@2s, seed=1, size=1GiB, joined by commas.
-    #[arg(value_parser = OsStringValueParser::new().try_map(|text| target(&text)))]
-    pub target: Option<TargetSpec>,
+    /// Block devices or files to replay against, several with --stripe; or a simulated device:
+    /// sim:servers=4,service=100us, and as wanted dist=exp, stall=100ms@2s, seed=1, size=1GiB,
+    /// joined by commas.
+    #[arg(
+        value_name = "TARGET",
+        value_parser = OsStringValueParser::new().try_map(|text| target(&text))
+    )]
+    pub targets: Vec<TargetSpec>,
+    /// Lay the tape over the targets in stripes of this length, such as 64KiB, as RAID 0
+    /// does.
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "device")]
+    pub stripe: Option<u64>,
+    /// Replay this device of the tape, by name or index, against this target; once for each.
+    #[arg(
+        long,
+        value_name = "DEVICE=TARGET",
+        value_parser = device_target,
+        conflicts_with = "targets"
+    )]
+    pub device: Vec<(String, PathBuf)>,
     /// Depth caps to run: light is 8, heavy is 48.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "depth")]
     pub profile: Vec<ProfileArg>,
@@ -453,6 +471,16 @@ fn size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
+/// Reads `sda=/dev/sdb`.
+fn device_target(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((device, target)) if !device.is_empty() && !target.is_empty() => {
+            Ok((device.to_owned(), PathBuf::from(target)))
+        }
+        _ => Err("expected a device of the tape, =, and a target, such as sda=/dev/sdb".to_owned()),
+    }
+}
+
 fn split_number(text: &str) -> Option<(f64, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -504,6 +532,18 @@ mod tests {
             "1.2.3s",
         ] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_device_and_its_target_are_split_at_the_first_sign() {
+        let split = device_target("0=/dev/disk/by-id/a=b").unwrap();
+        assert_eq!(
+            split,
+            ("0".to_owned(), PathBuf::from("/dev/disk/by-id/a=b"))
+        );
+        for wrong in ["sda", "=x", "sda=", ""] {
+            assert!(device_target(wrong).is_err(), "{wrong}");
         }
     }
 

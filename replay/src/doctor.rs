@@ -82,7 +82,13 @@ mod linux {
             discard_command: false,
             ..RingOptions::ALL
         };
-        Ok(Ring::new(Profile::heavy().depth, Arc::new(file), buffers, options)?.take_notes())
+        Ok(Ring::new(
+            Profile::heavy().depth,
+            vec![Arc::new(file)],
+            buffers,
+            options,
+        )?
+        .take_notes())
     }
 
     pub fn lockable_memory() -> Finding {

@@ -139,6 +139,54 @@ pub enum ReplayError {
         /// What it names.
         path: PathBuf,
     },
+    /// More or fewer targets than the arrangement takes.
+    #[error("{found} targets: expected {expected}")]
+    TargetCount {
+        /// How many there are.
+        found: usize,
+        /// What is expected, and how to say what is meant.
+        expected: &'static str,
+    },
+    /// The same target under two names, or twice under one.
+    #[error("{} and {}: are the same target; name each once", path.display(), other.display())]
+    SameTarget {
+        /// One name.
+        path: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
+    /// Stripes of this length cannot be laid onto the targets.
+    #[error("stripe of {stripe_bytes} bytes: expected a multiple of {unit_bytes} up to 1 GiB")]
+    Stripe {
+        /// What was asked for.
+        stripe_bytes: u64,
+        /// What it must be a multiple of.
+        unit_bytes: u64,
+    },
+    /// A device that the tape does not have.
+    #[error("--device {device}: the tape has no such device; it has {devices}")]
+    NoSuchDevice {
+        /// As the user named it.
+        device: String,
+        /// Index and name of those it has.
+        devices: String,
+    },
+    /// A device of the tape for which two targets were named.
+    #[error("--device {device}: two targets are named for it; name one")]
+    DeviceTwice {
+        /// As the user named it.
+        device: String,
+    },
+    /// A device of the tape for which no target was named.
+    #[error(
+        "the tape's device {device} has {requests} requests and no target; add --device {device}=TARGET, or leave it out of the tape with iotape edit"
+    )]
+    DeviceWithoutTarget {
+        /// Its index.
+        device: u16,
+        /// How many requests it has.
+        requests: u64,
+    },
     /// The tape reaches behind the end of the target.
     #[error(
         "{target}: the target has {target_bytes} bytes, the tape reaches to {tape_bytes}; \

@@ -50,8 +50,8 @@ mod unsupported;
 pub use doctor::{Finding, doctor};
 pub use error::ReplayError;
 pub use options::{
-    EngineChoice, MappingMode, Options, Profile, Progress, RunOptions, TargetSpec, Timing,
-    WritePolicy,
+    Arrangement, DeviceTarget, EngineChoice, MappingMode, Options, Profile, Progress, RunOptions,
+    TargetSpec, Timing, WritePolicy,
 };
 pub use sim_spec::{Distribution, SimSpec, SimSpecError, Stall};
 

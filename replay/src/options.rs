@@ -8,15 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::sim_spec::SimSpec;
 
-/// What is decided once, before any run: the target, what may be done to it, and how the tape is
-/// laid onto it.
+/// What is decided once, before any run: the targets, what may be done to them, and how the tape is
+/// laid onto them.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to replay against.
-    pub target: TargetSpec,
-    /// What may happen to the target's data.
+    /// What to replay against: from one to [`Options::MAX_TARGETS`]. Several are all paths, or all
+    /// [`TargetSpec::Null`].
+    pub targets: Vec<TargetSpec>,
+    /// What of the tape goes to which target.
+    pub arrangement: Arrangement,
+    /// What may happen to the targets' data.
     pub write_policy: WritePolicy,
-    /// How the tape's offsets become the target's. [`TargetSpec::Scratch`] wraps whatever is said.
+    /// How the tape's offsets become the targets'. [`TargetSpec::Scratch`] wraps whatever is said.
     pub mapping: MappingMode,
     /// Which engine submits.
     pub engine: EngineChoice,
@@ -29,12 +32,15 @@ pub struct Options {
 impl Options {
     /// The default of [`Options::buffer_limit_bytes`]: 1 GiB.
     pub const BUFFER_LIMIT_BYTES: u64 = 1 << 30;
+    /// Most targets of a replay.
+    pub const MAX_TARGETS: usize = 64;
 
     /// Replay against a target with everything else at its default: data is not changed, offsets
     /// are kept, the engine is chosen automatically.
     pub fn new(target: TargetSpec) -> Self {
         Options {
-            target,
+            targets: vec![target],
+            arrangement: Arrangement::Single,
             write_policy: WritePolicy::Refuse,
             mapping: MappingMode::Identity,
             engine: EngineChoice::Auto,
@@ -59,6 +65,31 @@ pub enum TargetSpec {
     Null,
     /// A simulated device, whose answers are known.
     Sim(SimSpec),
+}
+
+/// What of the tape goes to which target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Arrangement {
+    /// Everything to the only target, the tape's devices one behind the other.
+    #[default]
+    Single,
+    /// The tape's devices one behind the other, in stripes over all targets, as RAID 0 does.
+    Striped {
+        /// Length of a stripe: a multiple of 4,096, at most 1 GiB.
+        stripe_bytes: u64,
+    },
+    /// Each device of the tape to the target named for it. Devices that share a target are laid one
+    /// behind the other.
+    Devices(Vec<DeviceTarget>),
+}
+
+/// Where a device of the tape goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceTarget {
+    /// The device: its name or its index, as `iotape info` prints them.
+    pub device: String,
+    /// Index of the target among [`Options::targets`].
+    pub target: usize,
 }
 
 /// What may happen to the target's data. What is no device or file of the user's needs no permission.

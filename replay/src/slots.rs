@@ -11,7 +11,13 @@ pub struct Flight {
     pub submitted_ns: u64,
     /// Whether it counts: it was submitted after the warm-up.
     pub counts: bool,
+    /// The request that it is a part of; `None` when it is the whole request.
+    pub group: Option<GroupId>,
 }
+
+/// Which of the requests in flight that have several parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupId(pub u32);
 
 /// As many slots as tokens, each free or holding an operation in flight.
 #[derive(Debug)]

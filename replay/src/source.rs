@@ -198,7 +198,12 @@ pub mod testing {
                 }
                 extent.alignment_bits |= row.offset_bytes | row.length_bytes;
             }
-            let devices = vec![Device::default(); summary.devices.len()];
+            let devices = summary.devices.iter().map(|extent| Device {
+                index: extent.device,
+                name: format!("sd{}", extent.device.0),
+                ..Device::default()
+            });
+            let devices = devices.collect();
             Rows {
                 rows,
                 summary,

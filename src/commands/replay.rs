@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use iotape_replay::result::{Document, Experiment, Run, Tape};
 use iotape_replay::{
-    EngineChoice, MappingMode, Options, Profile, Progress, Replay, RunOptions, Source, TapeSource,
-    TargetSpec, Timing, WritePolicy,
+    Arrangement, DeviceTarget, EngineChoice, MappingMode, Options, Profile, Progress, Replay,
+    RunOptions, Source, TapeSource, TargetSpec, Timing, WritePolicy,
 };
 
 use crate::cli::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg};
@@ -72,12 +72,10 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
 }
 
 fn options(args: &ReplayArgs) -> Options {
-    let target = match (&args.target, args.engine) {
-        (_, EngineArg::Null) => TargetSpec::Null,
-        (Some(target), _) => target.clone(),
-        (None, _) => TargetSpec::Scratch { directory: None },
-    };
+    let (targets, arrangement) = targets(args);
     Options {
+        targets,
+        arrangement,
         write_policy: write_policy(args.skip_writes, &args.overwrite),
         mapping: match args.map {
             Some(MapArg::Wrap) => MappingMode::Wrap,
@@ -89,8 +87,35 @@ fn options(args: &ReplayArgs) -> Options {
             EngineArg::Threads => EngineChoice::Threads,
         },
         seed: args.seed,
-        ..Options::new(target)
+        ..Options::new(TargetSpec::Null)
     }
+}
+
+/// What to replay against, and what goes where.
+fn targets(args: &ReplayArgs) -> (Vec<TargetSpec>, Arrangement) {
+    let mut targets = args.targets.clone();
+    let mut devices = Vec::new();
+    for (device, path) in &args.device {
+        let path = TargetSpec::Path(path.clone());
+        let known = targets.iter().position(|known| *known == path);
+        let target = known.unwrap_or_else(|| {
+            targets.push(path);
+            targets.len() - 1
+        });
+        let device = device.clone();
+        devices.push(DeviceTarget { device, target });
+    }
+    let arrangement = match args.stripe {
+        Some(stripe_bytes) => Arrangement::Striped { stripe_bytes },
+        None if !devices.is_empty() => Arrangement::Devices(devices),
+        None => Arrangement::Single,
+    };
+    match args.engine {
+        EngineArg::Null => targets = vec![TargetSpec::Null; targets.len().max(1)],
+        _ if targets.is_empty() => targets.push(TargetSpec::Scratch { directory: None }),
+        _ => {}
+    }
+    (targets, arrangement)
 }
 
 fn write_policy(skip_writes: bool, overwrite: &[PathBuf]) -> WritePolicy {

@@ -9,7 +9,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use workers::{Medium, Unsplit};
+pub use workers::{Disk, Medium, Unsplit};
 
 use std::io;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Action {
     }
 }
 
-/// One operation, ready to be submitted.
+/// One operation, ready to be submitted; or, on its way to the loop, one that will be several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Io {
     /// First byte on the target.
@@ -99,6 +99,10 @@ pub struct Io {
     pub length: u64,
     /// Where a write's data begins in the payload.
     pub payload: u32,
+    /// How many operations this becomes, each on one target, if not 0. An engine is handed those.
+    pub parts: u32,
+    /// Which target, by its index in the [`Medium`].
+    pub target: u8,
     /// What it does.
     pub action: Action,
     /// A write that is durable on completion.

@@ -9,7 +9,7 @@ use super::null::NullEngine;
 use super::sim::SimEngine;
 use super::threads::ThreadsEngine;
 use super::uring::UringEngine;
-use super::{Action, Completion, Engine, Io, Medium, Unsplit, Wait};
+use super::{Action, Completion, Disk, Engine, Io, Medium, Unsplit, Wait};
 use crate::sys::{Buffers, RingError, RingOptions};
 use crate::testing::LoopDevice;
 
@@ -23,8 +23,14 @@ fn medium(file: File, block_device: bool) -> Medium {
     let mut buffers = Buffers::new(DEPTH as usize, 2 * SECTOR, PAYLOAD_SECTORS * SECTOR).unwrap();
     fastrand::Rng::with_seed(5).fill(buffers.payload_bytes());
     Medium {
-        file: Arc::new(OwnedFd::from(file)),
+        disks: Arc::new([disk(file, block_device)]),
         buffers: Arc::new(buffers),
+    }
+}
+
+fn disk(file: File, block_device: bool) -> Disk {
+    Disk {
+        file: Arc::new(OwnedFd::from(file)),
         block_device,
         unsplit: Unsplit::ANY,
     }
@@ -219,7 +225,7 @@ fn whole_body<E: Engine>(make: impl Fn(Medium) -> Option<E>) {
     reports_failures(&mut engine);
 
     let read_only = Medium {
-        file: Arc::new(OwnedFd::from(File::open(file.path()).unwrap())),
+        disks: Arc::new([disk(File::open(file.path()).unwrap(), false)]),
         ..medium
     };
     is_refused_writes(&mut make(read_only).unwrap());

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::workers::Workers;
 use super::{Action, Completion, Engine, Io, Medium, TICK, Wait, time_to_wait};
-use crate::sys::{self, AUXILIARY, Ring, RingError, RingOptions, Write};
+use crate::sys::{self, AUXILIARY, Read, Ring, RingError, RingOptions, Write};
 
 /// Marks the completion of a flush that a write is linked to; the slot is in the bits below.
 const LINKED_FLUSH: u64 = 1 << 32;
@@ -46,8 +46,13 @@ impl UringEngine {
     pub fn new(depth: u32, medium: Medium, options: RingOptions) -> Result<Self, RingError> {
         // Two entries a slot, the tick and the watch.
         let entries = depth.saturating_mul(2).saturating_add(2);
-        let file = Arc::clone(&medium.file);
-        let mut ring = Ring::new(entries, file, Arc::clone(&medium.buffers), options)?;
+        let files = medium.disks.iter().map(|disk| Arc::clone(&disk.file));
+        let mut ring = Ring::new(
+            entries,
+            files.collect(),
+            Arc::clone(&medium.buffers),
+            options,
+        )?;
         ring.allow_blocking(depth);
         let notes = ring.take_notes();
         let flush_errors = vec![0; usize::try_from(depth).unwrap_or(0)];
@@ -63,51 +68,71 @@ impl UringEngine {
         })
     }
 
+    #[inline]
     fn push(&mut self, slot: u32, io: &Io) -> bool {
-        let tag = u64::from(slot);
-        let transfer_may_block = io.length > self.medium.unsplit.transfer_bytes;
+        let Some(disk) = self.medium.disk(io) else {
+            return false;
+        };
+        let may_block = io.length > disk.unsplit.transfer_bytes;
         match io.action {
             Action::Read => {
                 let Ok(length) = u32::try_from(io.length) else {
                     return false;
                 };
-                self.ring
-                    .read(slot, length, io.offset, transfer_may_block, tag)
-            }
-            Action::Write => {
-                let Ok(length) = u32::try_from(io.length) else {
-                    return false;
-                };
-                let write = Write {
-                    payload: io.payload,
+                let read = Read {
+                    file: io.target,
+                    slot,
                     length,
                     offset: io.offset,
-                    durable: io.fua,
-                    may_block: transfer_may_block,
+                    may_block,
                 };
-                if io.preflush {
-                    self.ring.flush_and_write(&write, tag | LINKED_FLUSH, tag)
-                } else {
-                    self.ring.write(&write, tag)
-                }
+                self.ring.read(&read, u64::from(slot))
             }
-            Action::Flush => self.ring.flush(tag),
-            Action::Discard if !self.medium.block_device => {
-                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-                self.ring.allocate(mode, io.offset, io.length, tag)
-            }
-            Action::Discard if self.ring.discards() => self.ring.discard(
-                io.offset,
-                io.length,
-                io.length > self.medium.unsplit.discard_bytes,
-                tag,
-            ),
-            Action::Discard => self.discard_aside(slot, io),
-            Action::WriteZeroes => {
-                let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
-                self.ring.allocate(mode, io.offset, io.length, tag)
-            }
+            Action::Write => self.write(slot, io, may_block),
+            Action::Flush => self.ring.flush(io.target, u64::from(slot)),
+            Action::Discard | Action::WriteZeroes => self.deallocate(slot, io),
         }
+    }
+
+    fn write(&mut self, slot: u32, io: &Io, may_block: bool) -> bool {
+        let Ok(length) = u32::try_from(io.length) else {
+            return false;
+        };
+        let tag = u64::from(slot);
+        let write = Write {
+            file: io.target,
+            payload: io.payload,
+            length,
+            offset: io.offset,
+            durable: io.fua,
+            may_block,
+        };
+        if io.preflush {
+            self.ring.flush_and_write(&write, tag | LINKED_FLUSH, tag)
+        } else {
+            self.ring.write(&write, tag)
+        }
+    }
+
+    fn deallocate(&mut self, slot: u32, io: &Io) -> bool {
+        let Some(disk) = self.medium.disk(io) else {
+            return false;
+        };
+        let tag = u64::from(slot);
+        let may_block = io.length > disk.unsplit.discard_bytes;
+        let mode = match io.action {
+            Action::Discard if disk.block_device && self.ring.discards(io.target) => {
+                return self
+                    .ring
+                    .discard(io.target, io.offset, io.length, may_block, tag);
+            }
+            Action::Discard if disk.block_device => return self.discard_aside(slot, io),
+            Action::Discard => libc::FALLOC_FL_PUNCH_HOLE,
+            _ => libc::FALLOC_FL_ZERO_RANGE,
+        };
+        let mode = mode | libc::FALLOC_FL_KEEP_SIZE;
+        self.ring
+            .allocate(io.target, mode, io.offset, io.length, tag)
     }
 
     fn discard_aside(&mut self, slot: u32, io: &Io) -> bool {

@@ -17,10 +17,17 @@ const STACK_BYTES: usize = 64 << 10;
 /// What operations act on.
 #[derive(Clone, Debug)]
 pub struct Medium {
-    /// The open target.
-    pub file: Arc<OwnedFd>,
+    /// The open targets, in the order of [`Io::target`].
+    pub disks: Arc<[Disk]>,
     /// Buffers of the run.
     pub buffers: Arc<Buffers>,
+}
+
+/// An open target, as an engine sees it.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// The open file.
+    pub file: Arc<OwnedFd>,
     /// Whether the target is a block device, which discards otherwise than a file.
     pub block_device: bool,
     /// Longest requests that the kernel passes on to the device whole.
@@ -173,9 +180,15 @@ impl Shared {
 }
 
 impl Medium {
+    /// The target of an operation.
+    pub fn disk(&self, io: &Io) -> Option<&Disk> {
+        self.disks.get(usize::from(io.target))
+    }
+
     /// Performs an operation: bytes transferred, or the number of the error.
     fn perform(&self, slot: u32, io: &Io) -> Result<usize, i32> {
-        let file = self.file.as_fd();
+        let disk = self.disk(io).ok_or(libc::ENODEV)?;
+        let file = disk.file.as_fd();
         let length = usize::try_from(io.length).map_err(|_| libc::EINVAL)?;
         match io.action {
             Action::Read => {
@@ -195,14 +208,16 @@ impl Medium {
             Action::Flush => fdatasync(file)
                 .map_err(rustix::io::Errno::raw_os_error)
                 .map(|()| 0),
-            Action::Discard if self.block_device => {
+            Action::Discard if disk.block_device => {
                 sys::discard_blocks(file, io.offset, io.length).map(|()| 0)
             }
-            Action::Discard => self.allocate(FallocateFlags::PUNCH_HOLE, io),
-            Action::WriteZeroes => self.allocate(FallocateFlags::ZERO_RANGE, io),
+            Action::Discard => disk.allocate(FallocateFlags::PUNCH_HOLE, io),
+            Action::WriteZeroes => disk.allocate(FallocateFlags::ZERO_RANGE, io),
         }
     }
+}
 
+impl Disk {
     fn allocate(&self, mode: FallocateFlags, io: &Io) -> Result<usize, i32> {
         fallocate(
             &self.file,

@@ -26,6 +26,7 @@ pub struct Skip {
 /// Some rows of the tape. Comes back to the planner with what became of it.
 #[derive(Debug, Default)]
 pub struct Batch {
+    /// One for each request that is submitted; see [`Io::parts`].
     pub ios: Vec<Io>,
     /// The recorded latency of each operation.
     pub recorded_ns: Vec<Option<u64>>,

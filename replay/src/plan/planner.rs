@@ -9,7 +9,8 @@ use iotape_formats::Op;
 use super::feed::{BATCH_ROWS, Batch, Outlet, Skip};
 use super::rules::{Planned, Rules, SkipReason};
 
-use crate::engine::Action;
+use crate::engine::{Action, Io};
+use crate::map::Striping;
 use crate::measure::Latencies;
 use crate::source::{Row, Source, SourceError};
 
@@ -37,8 +38,22 @@ pub struct Tally {
     pub remapped: u64,
     /// Passes over the tape that were begun.
     pub passes: u64,
-    /// Submitted operations.
+    /// Submitted requests.
     pub submitted: u64,
+    /// What went to each target, by its index.
+    pub targets: Vec<TargetTally>,
+    striping: Option<Striping>,
+}
+
+/// What was submitted to one target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetTally {
+    /// Operations: requests, or parts of them.
+    pub operations: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Offsets added up, modulo 2^64.
+    pub offset_sum: u64,
 }
 
 impl Planner<'_> {
@@ -53,7 +68,7 @@ impl Planner<'_> {
         let mut sink = Sink {
             batches,
             used,
-            tally: Tally::default(),
+            tally: Tally::new(self.rules.mapping.striping()),
             batch: Batch::default(),
             random: Rng::with_seed(self.seed),
         };
@@ -144,6 +159,13 @@ impl Sink {
 }
 
 impl Tally {
+    fn new(striping: Option<Striping>) -> Self {
+        Tally {
+            striping,
+            ..Tally::default()
+        }
+    }
+
     fn add(&mut self, batch: &Batch) {
         let whole = batch.used == batch.ios.len();
         let used = batch.used.min(batch.ios.len());
@@ -157,6 +179,7 @@ impl Tally {
         for (io, remapped) in batch.ios[..used].iter().zip(&batch.remapped) {
             self.with_range += u64::from(io.action != Action::Flush);
             self.remapped += u64::from(*remapped);
+            self.add_targets(io);
         }
         let counts_from = batch.counts_from.min(used);
         let counted = batch.ios[counts_from..used].iter();
@@ -168,5 +191,30 @@ impl Tally {
         self.submitted += used as u64;
         let begun = |&&start: &&usize| start < used || whole;
         self.passes += batch.pass_starts.iter().filter(begun).count() as u64;
+    }
+
+    #[inline]
+    fn add_targets(&mut self, io: &Io) {
+        if let Some(striping) = self.striping.filter(|_| io.parts > 0) {
+            for number in 0..io.parts {
+                self.add_target(&striping.part(io, number));
+            }
+        } else {
+            self.add_target(io);
+        }
+    }
+
+    #[inline]
+    fn add_target(&mut self, io: &Io) {
+        let index = usize::from(io.target);
+        if self.targets.len() <= index {
+            self.targets.resize(index + 1, TargetTally::default());
+        }
+        let tally = &mut self.targets[index];
+        tally.operations += 1;
+        if matches!(io.action, Action::Read | Action::Write) {
+            tally.bytes = tally.bytes.saturating_add(io.length);
+        }
+        tally.offset_sum = tally.offset_sum.wrapping_add(io.offset);
     }
 }

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use iotape_formats::{Flags, Op};
 
 use crate::engine::{Action, Io};
-use crate::map::Mapping;
+use crate::map::{Mapping, Volume};
 use crate::source::Row;
 
 /// Writes at least this long begin on a page of the payload, so that they take no more pages than
@@ -95,6 +95,15 @@ pub enum Planned {
 }
 
 impl Rules {
+    /// Longest transfer on a target.
+    pub fn longest_part_bytes(&self) -> u64 {
+        let stripe_bytes = self
+            .mapping
+            .striping()
+            .map(|striping| striping.stripe_bytes);
+        self.longest_bytes.min(stripe_bytes.unwrap_or(u64::MAX))
+    }
+
     /// What becomes of a row. The place of a write's data comes from `random`.
     #[inline]
     pub fn plan(&self, row: &Row, random: &mut Rng) -> Planned {
@@ -117,19 +126,28 @@ impl Rules {
                 return Planned::Skip(SkipReason::NotReplayable);
             }
         };
+        let Some(volume) = self.mapping.volume_of(row.device) else {
+            return Planned::Skip(SkipReason::BeyondEnd);
+        };
         if action == Action::Flush {
-            return Planned::Submit(
-                Io {
-                    action,
-                    ..Io::default()
-                },
-                false,
-            );
+            let flush = Io {
+                action,
+                ..Io::default()
+            };
+            return Planned::Submit(volume.lay(flush), false);
         }
-        self.place(row, action, preflush, random)
+        self.place(row, volume, action, preflush, random)
     }
 
-    fn place(&self, row: &Row, action: Action, preflush: bool, random: &mut Rng) -> Planned {
+    #[inline]
+    fn place(
+        &self,
+        row: &Row,
+        volume: &Volume,
+        action: Action,
+        preflush: bool,
+        random: &mut Rng,
+    ) -> Planned {
         let length = row.length_bytes;
         let transfers = matches!(action, Action::Read | Action::Write);
         if length == 0 {
@@ -138,10 +156,10 @@ impl Rules {
         if transfers && length > self.longest_bytes {
             return Planned::Skip(SkipReason::BeyondEnd);
         }
-        if length > self.mapping.end_bytes() {
+        if length > volume.end_bytes() {
             return Planned::Skip(SkipReason::LongerThanTarget);
         }
-        let Ok(offset) = self.mapping.place(row.device, row.offset_bytes, length) else {
+        let Ok(offset) = volume.place(row.device, row.offset_bytes, length) else {
             return Planned::Skip(SkipReason::BeyondEnd);
         };
         let write = action == Action::Write;
@@ -156,8 +174,9 @@ impl Rules {
             action,
             fua: write && row.flags.contains(Flags::FUA),
             preflush: write && preflush,
+            ..Io::default()
         };
-        Planned::Submit(io, offset != row.offset_bytes)
+        Planned::Submit(volume.lay(io), offset != row.offset_bytes)
     }
 
     fn payload_place(&self, length: u64, random: &mut Rng) -> u32 {
@@ -178,7 +197,7 @@ mod tests {
     use iotape_formats::tape::{DeviceExtent, Summary};
 
     use super::*;
-    use crate::map::Layout;
+    use crate::map::{Layout, Members};
     use crate::options::MappingMode;
 
     fn rules(filter: Filter) -> Rules {
@@ -192,11 +211,12 @@ mod tests {
         };
         Rules {
             filter,
-            mapping: Mapping::new(
+            mapping: Mapping::of_one(Volume::new(
                 Layout::of(&summary).unwrap(),
                 MappingMode::Identity,
+                Members::One(0),
                 1 << 20,
-            ),
+            )),
             longest_bytes: 65_536,
             payload_bytes: 131_072,
             payload_step: 512,

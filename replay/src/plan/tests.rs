@@ -6,7 +6,7 @@ use iotape_formats::{Flags, Op};
 
 use super::*;
 use crate::engine::Action;
-use crate::map::{Layout, Mapping};
+use crate::map::{Layout, Mapping, Members, Volume};
 use crate::options::MappingMode;
 use crate::source::testing::Rows;
 use crate::source::{Row, Source};
@@ -29,7 +29,12 @@ fn rules(source: &Rows, target_bytes: u64) -> Rules {
     let layout = Layout::of(source.summary()).unwrap();
     Rules {
         filter: Filter::default(),
-        mapping: Mapping::new(layout, MappingMode::Wrap, target_bytes),
+        mapping: Mapping::of_one(Volume::new(
+            layout,
+            MappingMode::Wrap,
+            Members::One(0),
+            target_bytes,
+        )),
         longest_bytes: 4096,
         payload_bytes: 8192,
         payload_step: 512,

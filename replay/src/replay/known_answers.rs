@@ -5,6 +5,7 @@ use std::time::Duration;
 use iotape_formats::{Flags, Op};
 
 use super::*;
+use crate::options::TargetSpec;
 use crate::result::{Run, TargetKind};
 use crate::source::Row;
 use crate::source::testing::Rows;

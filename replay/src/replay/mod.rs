@@ -1,4 +1,7 @@
-//! A tape and a target that fit each other, and the runs on them.
+//! A tape and targets that fit each other, and the runs on them.
+
+mod targets;
+mod volumes;
 
 use std::io;
 use std::sync::Arc;
@@ -11,37 +14,30 @@ use crate::engine::null::NullEngine;
 use crate::engine::sim::SimEngine;
 use crate::engine::threads::ThreadsEngine;
 use crate::engine::uring::UringEngine;
-use crate::engine::{Engine, Medium};
+use crate::engine::{Engine, Io, Medium};
 use crate::error::ReplayError;
-use crate::map::{Layout, Mapping};
-use crate::options::{
-    EngineChoice, MappingMode, Options, Profile, Progress, RunOptions, TargetSpec, WritePolicy,
-};
+use crate::options::{EngineChoice, Options, Profile, Progress, RunOptions, WritePolicy};
 use crate::plan::{self, Filter, Planned, Planner, Rules, Tally};
 use crate::report::{self, Circumstances};
 use crate::result;
 use crate::run::{self, Bounds, Outcome};
-use crate::sim_spec::SimSpec;
-use crate::source::{Source, SourceError};
+use crate::source::{Row, Source, SourceError};
 use crate::sys::{Buffers, CpuTime, RingError, RingOptions};
-use crate::target::{self, Access, ScratchNeeds, Target};
+use crate::target::Target;
 
-/// The payload is this much longer than the longest write, for writes to differ.
-const PAYLOAD_WINDOW_BYTES: u64 = 4 << 20;
-
-/// A tape with a target that has been found fit for it. Several runs can follow one another on the
-/// same target; a scratch file lives as long as this.
+/// A tape with targets that have been found fit for it. Several runs can follow one another on the
+/// same targets; a scratch file lives as long as this.
 #[derive(Debug)]
 pub struct Replay<S> {
     source: S,
     options: Options,
-    target: Option<Target>,
+    /// None, when the target is null.
+    targets: Vec<Target>,
     rules: Rules,
-    layout: Layout,
 }
 
 impl<S: Source> Replay<S> {
-    /// Opens the target and checks everything that can be checked before the first write: safety,
+    /// Opens the targets and checks everything that can be checked before the first write: safety,
     /// size, alignment. A scratch file is made and filled, with `progress` about once a second;
     /// `stop` ends that early.
     ///
@@ -49,7 +45,7 @@ impl<S: Source> Replay<S> {
     /// signatures, unless its writes are skipped.
     ///
     /// # Errors
-    /// Any [`ReplayError`]; the target has not been written to.
+    /// Any [`ReplayError`]; no target has been written to.
     pub fn prepare(
         source: S,
         options: Options,
@@ -61,7 +57,7 @@ impl<S: Source> Replay<S> {
             skip_writes,
             ..Filter::default()
         };
-        check_overwrites(&options)?;
+        targets::check(&options)?;
         let summary = source.summary();
         if replayable(summary, filter) == 0 {
             return Err(ReplayError::NothingToReplay {
@@ -73,18 +69,15 @@ impl<S: Source> Replay<S> {
                 },
             });
         }
-        let layout = Layout::of(summary).ok_or_else(|| out_of_range(&source))?;
-        let target = open_target(&options, summary, filter, &layout, stop, progress)?;
-        if let Some(target) = &target {
-            filter.no_discard = !target.discards;
-        }
-        let rules = rules(&options, filter, &layout, target.as_ref())?;
+        let places = volumes::places(&options.arrangement, &source)?;
+        let targets = targets::open(&options, summary, filter, stop, progress)?;
+        filter.no_discard = targets.iter().any(|target| !target.discards);
+        let rules = volumes::rules(&options, filter, summary, places, &targets)?;
         let mut replay = Replay {
             source,
             options,
-            target,
+            targets,
             rules,
-            layout,
         };
         replay.check_alignment()?;
         Ok(replay)
@@ -115,20 +108,18 @@ impl<S: Source> Replay<S> {
                 with: "",
             });
         }
-        let Some(target) = &self.target else {
-            return match &self.options.target {
-                TargetSpec::Sim(spec) => {
+        if self.targets.is_empty() {
+            return match self.options.simulated() {
+                Some(spec) => {
                     let engine = SimEngine::new(depth, spec);
                     self.run_on(engine, Vec::new(), options, stop, progress)
                 }
-                _ => self.run_on(NullEngine::default(), Vec::new(), options, stop, progress),
+                None => self.run_on(NullEngine::default(), Vec::new(), options, stop, progress),
             };
-        };
+        }
         let medium = Medium {
-            file: Arc::clone(&target.file),
+            disks: self.targets.iter().map(Target::disk).collect(),
             buffers: Arc::new(self.buffers(depth)?),
-            block_device: target.block_device,
-            unsplit: target.unsplit,
         };
         let mut notes = Vec::new();
         if self.options.engine != EngineChoice::Threads {
@@ -173,6 +164,7 @@ impl<S: Source> Replay<S> {
                 Some(_) => None,
                 None => Some(replayable(self.source.summary(), self.rules.filter)),
             },
+            striping: self.rules.mapping.striping(),
         };
         let (cpu, thread_cpu) = (CpuTime::of_process(), CpuTime::of_thread());
         let (outcome, tally, read) =
@@ -186,13 +178,13 @@ impl<S: Source> Replay<S> {
             engine: name,
             cpu: CpuTime::of_process().since(cpu),
             submitter_cpu: CpuTime::of_thread().since(thread_cpu),
-            target: self.target.as_ref(),
+            targets: &self.targets,
             simulated: self.options.simulated(),
             write_mode: self.write_mode(),
             seed: self.options.seed,
             mapping: self.options.mapping_mode(),
             summary: self.source.summary(),
-            devices: self.layout.devices,
+            devices: self.rules.mapping.most_devices_together(),
             finished: self.source.finished(),
             damage: self.source.damage(),
             unread: read.err().map(|error| error.to_string()),
@@ -230,7 +222,7 @@ impl<S: Source> Replay<S> {
 
     fn buffers(&self, depth: u32) -> Result<Buffers, ReplayError> {
         let summary = self.source.summary();
-        let longest = self.rules.longest_bytes.next_multiple_of(4096);
+        let longest = self.rules.longest_part_bytes().next_multiple_of(4096);
         let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
         let read_bytes = if count(Op::Read) > 0 { longest } else { 0 };
         let writes = count(Op::Write) > 0 && !self.rules.filter.skip_writes;
@@ -265,14 +257,16 @@ impl<S: Source> Replay<S> {
         Ok(buffers)
     }
 
-    /// Refuses a tape with a request that does not fall on the target's sectors, and names the
+    /// Refuses a tape with a request that does not fall on its target's sectors, and names the
     /// first. The tape is only read through when its totals show that there is one.
     fn check_alignment(&mut self) -> Result<(), ReplayError> {
-        let Some(target) = &self.target else {
+        let sectors = self.targets.iter().map(|t| u64::from(t.sector_bytes));
+        let Some(largest) = sectors.max() else {
             return Ok(());
         };
-        let sector = u64::from(target.sector_bytes);
-        if sector.is_power_of_two() && self.layout.alignment_bits.is_multiple_of(sector) {
+        let mut volumes = self.rules.mapping.volumes().iter();
+        let aligned = |bits: u64| largest.is_power_of_two() && bits.is_multiple_of(largest);
+        if volumes.all(|volume| aligned(volume.layout().alignment_bits)) {
             return Ok(());
         }
         let mut random = fastrand::Rng::with_seed(0);
@@ -281,23 +275,37 @@ impl<S: Source> Replay<S> {
         while let Some(rows) = self.source.next_block()? {
             for index in 0..rows {
                 let row = self.source.row(index);
-                let planned = self.rules.plan(&row, &mut random);
-                if let Planned::Submit(io, _) = planned
-                    && (io.offset % sector != 0 || io.length % sector != 0)
-                {
-                    return Err(ReplayError::Unaligned {
-                        target: target.name(),
-                        sector_bytes: target.sector_bytes,
-                        row: before + index as u64,
-                        op: row.op,
-                        offset_bytes: row.offset_bytes,
-                        length_bytes: row.length_bytes,
-                    });
+                if let Planned::Submit(io, _) = self.rules.plan(&row, &mut random) {
+                    self.check_sectors(&io, &row, before + index as u64)?;
                 }
             }
             before += rows as u64;
         }
         Ok(())
+    }
+
+    fn check_sectors(&self, io: &Io, row: &Row, number: u64) -> Result<(), ReplayError> {
+        let of_several = self.targets.iter().max_by_key(|target| target.sector_bytes);
+        let target = match io.parts {
+            0 => self.targets.get(usize::from(io.target)),
+            // Stripes are multiples of the largest sector.
+            _ => of_several,
+        };
+        let Some(target) = target else {
+            return Ok(());
+        };
+        let sector = u64::from(target.sector_bytes);
+        if io.offset.is_multiple_of(sector) && io.length.is_multiple_of(sector) {
+            return Ok(());
+        }
+        Err(ReplayError::Unaligned {
+            target: target.name(),
+            sector_bytes: target.sector_bytes,
+            row: number,
+            op: row.op,
+            offset_bytes: row.offset_bytes,
+            length_bytes: row.length_bytes,
+        })
     }
 
     fn write_mode(&self) -> result::WriteMode {
@@ -308,38 +316,6 @@ impl<S: Source> Replay<S> {
         } else {
             result::WriteMode::Overwrite
         }
-    }
-}
-
-impl Options {
-    /// The mapping that is used: a scratch file is always wrapped.
-    fn mapping_mode(&self) -> MappingMode {
-        match self.target {
-            TargetSpec::Scratch { .. } => MappingMode::Wrap,
-            _ => self.mapping,
-        }
-    }
-
-    /// The device that is simulated, if one is.
-    fn simulated(&self) -> Option<&SimSpec> {
-        match &self.target {
-            TargetSpec::Sim(spec) => Some(spec),
-            _ => None,
-        }
-    }
-}
-
-fn check_overwrites(options: &Options) -> Result<(), ReplayError> {
-    let WritePolicy::Overwrite(named) = &options.write_policy else {
-        return Ok(());
-    };
-    let target = match &options.target {
-        TargetSpec::Path(path) => Some(path),
-        TargetSpec::Scratch { .. } | TargetSpec::Null | TargetSpec::Sim(_) => None,
-    };
-    match named.iter().find(|path| Some(*path) != target) {
-        None => Ok(()),
-        Some(path) => Err(ReplayError::OverwriteNamesNoTarget { path: path.clone() }),
     }
 }
 
@@ -355,104 +331,6 @@ fn changes_data(summary: &Summary) -> bool {
     [Op::Write, Op::Discard, Op::WriteZeroes]
         .into_iter()
         .any(|op| summary.by_op[usize::from(op.number())].requests > 0)
-}
-
-fn open_target(
-    options: &Options,
-    summary: &Summary,
-    filter: Filter,
-    layout: &Layout,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<Option<Target>, ReplayError> {
-    match &options.target {
-        TargetSpec::Null | TargetSpec::Sim(_) => Ok(None),
-        TargetSpec::Path(path) => {
-            let access = access(options, summary, filter);
-            target::open(path, access).map(Some)
-        }
-        TargetSpec::Scratch { directory } => {
-            let needs = ScratchNeeds {
-                span_bytes: layout.end_bytes,
-                longest_bytes: layout.longest_transfer_bytes,
-            };
-            let directory = directory.as_deref();
-            target::make_scratch(directory, needs, options.seed, stop, progress).map(Some)
-        }
-    }
-}
-
-fn access(options: &Options, summary: &Summary, filter: Filter) -> Access {
-    if filter.skip_writes {
-        return Access::SkipWrites;
-    }
-    if !changes_data(summary) {
-        return Access::Read;
-    }
-    let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
-    match &options.write_policy {
-        WritePolicy::Overwrite(named) if !named.is_empty() => Access::Overwrite,
-        _ => Access::Forbidden {
-            writes: count(Op::Write),
-            discards: count(Op::Discard),
-            write_zeroes: count(Op::WriteZeroes),
-        },
-    }
-}
-
-fn rules(
-    options: &Options,
-    filter: Filter,
-    layout: &Layout,
-    target: Option<&Target>,
-) -> Result<Rules, ReplayError> {
-    let longest_bytes = layout.longest_transfer_bytes;
-    let target_bytes = match (target, options.simulated()) {
-        (Some(target), _) => target.size_bytes,
-        (None, Some(spec)) => spec.size_bytes,
-        (None, None) => u64::MAX,
-    };
-    let payload_bytes = longest_bytes
-        .checked_next_multiple_of(4096)
-        .and_then(|bytes| u32::try_from(bytes.checked_add(PAYLOAD_WINDOW_BYTES)?).ok());
-    let rules = Rules {
-        filter,
-        mapping: Mapping::new(layout.clone(), options.mapping_mode(), target_bytes),
-        longest_bytes,
-        // A tape with longer requests fails on its buffers.
-        payload_bytes: payload_bytes.unwrap_or(u32::MAX),
-        payload_step: target
-            .map_or(512, |target| {
-                target.memory_alignment.max(target.sector_bytes)
-            })
-            .max(512),
-    };
-    let name = || match (target, options.simulated()) {
-        (Some(target), _) => target.name(),
-        (None, Some(spec)) => spec.to_string(),
-        (None, None) => "the null target".to_owned(),
-    };
-    if options.mapping_mode() == MappingMode::Identity && layout.end_bytes > target_bytes {
-        return Err(ReplayError::TooSmall {
-            target: name(),
-            target_bytes,
-            tape_bytes: layout.end_bytes,
-        });
-    }
-    if longest_bytes > rules.mapping.end_bytes() {
-        return Err(ReplayError::RequestLongerThanTarget {
-            target: name(),
-            target_bytes,
-            request_bytes: longest_bytes,
-        });
-    }
-    Ok(rules)
-}
-
-fn out_of_range<S: Source>(source: &S) -> ReplayError {
-    let count = source.summary().devices.len();
-    let text = format!("the ranges of its {count} devices together exceed 2^64 bytes");
-    ReplayError::Tape(SourceError(text.into()))
 }
 
 fn uring_failed(error: RingError) -> ReplayError {

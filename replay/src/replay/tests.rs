@@ -5,6 +5,7 @@ use std::time::Duration;
 use iotape_formats::{DeviceIndex, Flags};
 
 use super::*;
+use crate::options::{Arrangement, DeviceTarget, MappingMode, TargetSpec};
 use crate::result::{LoopKind, Run, TargetKind, WriteMode};
 use crate::source::Row;
 use crate::source::testing::Rows;
@@ -481,4 +482,177 @@ fn a_target_that_shrinks_gives_counted_errors_and_an_end() {
             run.reasons
         );
     }
+}
+
+fn two_files(dir: &Path) -> Vec<PathBuf> {
+    ["first", "second"]
+        .iter()
+        .map(|name| {
+            let path = dir.join(name);
+            fs::write(&path, vec![0; 64 * PAGE as usize]).unwrap();
+            path
+        })
+        .collect()
+}
+
+fn on_both(paths: &[PathBuf], arrangement: Arrangement) -> Options {
+    Options {
+        targets: paths.iter().cloned().map(TargetSpec::Path).collect(),
+        arrangement,
+        write_policy: WritePolicy::Overwrite(paths.to_vec()),
+        ..Options::new(TargetSpec::Null)
+    }
+}
+
+#[test]
+fn stripes_share_a_tape_between_targets() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = two_files(dir.path());
+    let stripe_bytes = 2 * PAGE;
+    // Pages 0 to 127 in stripes of two: a write of page n, then one across stripes, and a flush.
+    let mut rows: Vec<Row> = (0..128)
+        .map(|n| row(Op::Write, Flags::NONE, n, 1))
+        .collect();
+    rows.push(row(Op::Write, Flags::PREFLUSH, 3, 6));
+    rows.push(flush());
+    for engine in [EngineChoice::Auto, EngineChoice::Threads] {
+        let options = Options {
+            engine,
+            ..on_both(&paths, Arrangement::Striped { stripe_bytes })
+        };
+        let mut replay = prepare(rows.clone(), options).unwrap();
+        // At depth 1 the parts run in turn.
+        for depth in [1, 8] {
+            let run = play(&mut replay, &RunOptions::new("test", Profile::depth(depth)));
+            assert_eq!((run.requests, run.errors.len()), (130, 0));
+            assert_eq!(run.bytes, (128 + 6) * PAGE);
+            assert!(run.outstanding.max <= depth);
+            assert!(run.tool.littles_law_error < 1e-9);
+            // 64 pages each at 0 to 63; two flushes each; page 3 and 8 are on the second and the
+            // first, 4 5 on the first at 2 3, 6 7 on the second at 2 3.
+            let figures: Vec<_> = run
+                .targets
+                .iter()
+                .map(|t| (t.operations, t.bytes / PAGE, t.offset_sum / PAGE))
+                .collect();
+            let pages = 63 * 64 / 2;
+            assert_eq!(
+                figures,
+                [
+                    (64 + 2 + 2, 64 + 3, pages + 2 + 4),
+                    (64 + 2 + 2, 64 + 3, pages + 1 + 2)
+                ]
+            );
+        }
+    }
+    for path in paths {
+        let content = fs::read(path).unwrap();
+        assert!(
+            content
+                .chunks(512)
+                .all(|sector| sector.iter().any(|&byte| byte != 0)),
+            "a sector was not written"
+        );
+    }
+}
+
+#[test]
+fn each_device_of_a_tape_goes_where_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = two_files(dir.path());
+    let on_second = |page| Row {
+        device: DeviceIndex(1),
+        ..row(Op::Write, Flags::NONE, page, 1)
+    };
+    let rows = vec![
+        row(Op::Write, Flags::NONE, 5, 1),
+        on_second(7),
+        on_second(9),
+        Row {
+            device: DeviceIndex(1),
+            ..flush()
+        },
+    ];
+    let device = |device: &str, target| DeviceTarget {
+        device: device.to_owned(),
+        target,
+    };
+    let swapped = Arrangement::Devices(vec![device("0", 1), device("sd1", 0)]);
+    let run = play(
+        &mut prepare(rows.clone(), on_both(&paths, swapped)).unwrap(),
+        &light(),
+    );
+    let figures: Vec<_> = run
+        .targets
+        .iter()
+        .map(|t| (t.operations, t.bytes / PAGE, t.offset_sum / PAGE))
+        .collect();
+    assert_eq!(figures, [(3, 2, 16), (1, 1, 5)]);
+    assert_eq!(run.mapping.remapped_share, 0.0);
+    assert_eq!(
+        run.notes.iter().filter(|n| n.contains("devices")).count(),
+        0
+    );
+
+    let refusal = |devices: Vec<DeviceTarget>| {
+        let options = on_both(&paths, Arrangement::Devices(devices));
+        prepare(rows.clone(), options).unwrap_err()
+    };
+    assert!(matches!(
+        refusal(vec![device("0", 0)]),
+        ReplayError::DeviceWithoutTarget {
+            device: 1,
+            requests: 3
+        }
+    ));
+    assert!(matches!(
+        refusal(vec![device("0", 0), device("0", 1)]),
+        ReplayError::DeviceTwice { .. }
+    ));
+    let text = refusal(vec![device("sdq", 0)]).to_string();
+    assert!(
+        text.contains("no such device; it has 0 (sd0), 1 (sd1)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn targets_must_suit_their_arrangement() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = two_files(dir.path());
+    let striped = |stripe_bytes| Arrangement::Striped { stripe_bytes };
+    let error = |paths: &[PathBuf], arrangement: Arrangement| {
+        prepare(vec![read(0, 1)], on_both(paths, arrangement))
+            .unwrap_err()
+            .to_string()
+    };
+    let said = error(&paths, Arrangement::Single);
+    assert!(
+        said.starts_with("2 targets: expected one") && said.contains("--stripe"),
+        "{said}"
+    );
+    let said = error(&paths[..1], striped(4096));
+    assert!(
+        said.starts_with("1 targets: expected at least two"),
+        "{said}"
+    );
+    for wrong in [0, 512, 4097, 2 << 30] {
+        let said = error(&paths, striped(wrong));
+        assert!(
+            said.starts_with(&format!("stripe of {wrong} bytes")),
+            "{said}"
+        );
+    }
+    let twice = [paths[0].clone(), dir.path().join("./first")];
+    let said = error(&twice, striped(4096));
+    assert!(said.contains("are the same target"), "{said}");
+    // One named, the other not.
+    let options = Options {
+        write_policy: WritePolicy::Overwrite(paths[..1].to_vec()),
+        ..on_both(&paths, striped(4096))
+    };
+    assert!(matches!(
+        prepare(mixed(), options),
+        Err(ReplayError::OverwriteNeeded { path, .. }) if path == paths[1]
+    ));
 }

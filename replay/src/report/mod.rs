@@ -29,8 +29,8 @@ pub struct Circumstances<'a> {
     pub cpu: CpuTime,
     /// Of the thread that submitted.
     pub submitter_cpu: CpuTime,
-    /// `None`: the null target, or a simulated one.
-    pub target: Option<&'a Target>,
+    /// None: the null target, or a simulated one.
+    pub targets: &'a [Target],
     /// The device that was simulated.
     pub simulated: Option<&'a SimSpec>,
     pub write_mode: WriteMode,
@@ -69,7 +69,7 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
         engine: circumstances.engine.to_owned(),
         workers: 1,
         order: options.order,
-        targets: vec![target_facts(&circumstances)],
+        targets: targets(tally, &circumstances),
         write_mode: circumstances.write_mode,
         payload: Payload {
             kind: "random".to_owned(),
@@ -113,16 +113,30 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
     run
 }
 
-fn target_facts(circumstances: &Circumstances<'_>) -> result::Target {
-    match (circumstances.target, circumstances.simulated) {
-        (Some(target), _) => target.facts.clone(),
-        (None, Some(spec)) => result::Target {
-            path: Some(spec.to_string()),
-            kind: TargetKind::Sim,
-            size_bytes: Some(spec.size_bytes).filter(|&size| size != u64::MAX),
-            ..result::Target::default()
-        },
-        (None, None) => result::Target::default(),
+/// The targets' facts and what went to each; the null target has no facts.
+fn targets(tally: &Tally, circumstances: &Circumstances<'_>) -> Vec<result::Target> {
+    let targets = circumstances.targets;
+    let count = targets.len().max(tally.targets.len()).max(1);
+    let target = |index: usize| {
+        let facts = targets.get(index).map(|target| target.facts.clone());
+        let simulated = || circumstances.simulated.map(simulated_facts);
+        let load = tally.targets.get(index).copied().unwrap_or_default();
+        result::Target {
+            operations: load.operations,
+            bytes: load.bytes,
+            offset_sum: load.offset_sum,
+            ..facts.or_else(simulated).unwrap_or_default()
+        }
+    };
+    (0..count).map(target).collect()
+}
+
+fn simulated_facts(spec: &SimSpec) -> result::Target {
+    result::Target {
+        path: Some(spec.to_string()),
+        kind: TargetKind::Sim,
+        size_bytes: Some(spec.size_bytes).filter(|&size| size != u64::MAX),
+        ..result::Target::default()
     }
 }
 

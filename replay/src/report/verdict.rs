@@ -42,7 +42,7 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
             outcome.completed
         ));
     }
-    if circumstances.target.is_some() && run.elapsed_ns >= JUDGEABLE_NS {
+    if !circumstances.targets.is_empty() && run.elapsed_ns >= JUDGEABLE_NS {
         of_the_tool(run, outcome, &mut reasons);
     }
     if outcome.strays > 0 || run.tool.littles_law_error > LITTLES_LAW {
@@ -109,7 +109,7 @@ fn of_the_tape(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
 }
 
 fn of_the_target(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
-    if let Some(target) = circumstances.target {
+    for target in circumstances.targets {
         reasons.extend(
             target
                 .cached
@@ -124,12 +124,12 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
     let mut notes = circumstances.notes;
     if circumstances.simulated.is_some() {
         notes.push("simulated target: times are of a virtual clock".to_owned());
-    } else if circumstances.target.is_none() {
+    } else if circumstances.targets.is_empty() {
         notes.push(
             "null target: these figures are the tool's own ceiling, not a device's".to_owned(),
         );
     }
-    if let Some(target) = circumstances.target {
+    for target in circumstances.targets {
         notes.extend(target.notes.iter().cloned());
         if let Some(room) = target.queue_requests.filter(|&room| room < run.depth_cap) {
             notes.push(format!(

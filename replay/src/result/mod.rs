@@ -230,6 +230,14 @@ pub struct Target {
     pub direct: bool,
     /// Filesystem that a file lies on.
     pub filesystem: Option<String>,
+    /// Operations submitted to it, warm-up included: requests, or parts of requests that touch
+    /// several targets.
+    pub operations: u64,
+    /// Bytes that these read and write.
+    pub bytes: u64,
+    /// Their first bytes on the target added up, modulo 2^64: with the same sum from elsewhere a
+    /// check that the right places were asked for.
+    pub offset_sum: u64,
 }
 
 /// Kind of a target.

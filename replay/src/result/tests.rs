@@ -26,6 +26,9 @@ fn run() -> Run {
         write_cache: Some("write back".to_owned()),
         direct: true,
         filesystem: None,
+        operations: 5,
+        bytes: 16_384,
+        offset_sum: 40_960,
     };
     let figures = OpFigures {
         requests: 5,
@@ -148,7 +151,8 @@ const GOLDEN: &str = r#"{
     "targets": [{
       "path": "/dev/nvme0n1", "kind": "block", "size_bytes": 1073741824, "model": "M",
       "firmware": null, "logical_sector": 512, "physical_sector": 4096, "scheduler": "none",
-      "write_cache": "write back", "direct": true, "filesystem": null
+      "write_cache": "write back", "direct": true, "filesystem": null,
+        "operations": 5, "bytes": 16384, "offset_sum": 40960
     }],
     "write_mode": "skip_writes",
     "payload": {"kind": "random", "seed": 3},

@@ -1,16 +1,20 @@
 //! The loop that submits: takes tokens, hands operations to the engine, reaps, records.
 
+mod groups;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use self::groups::{Groups, Next};
 use crate::engine::{Action, Completion, Engine, Io, TICK, Wait};
+use crate::map::Striping;
 use crate::measure::{OpRecord, Recorder};
 use crate::options::Progress;
 use crate::plan::Feed;
 use crate::result::Interval;
-use crate::slots::{Flight, Slots};
+use crate::slots::{Flight, GroupId, Slots};
 use crate::tokens::{Area, Tokens};
 
 /// Failures in a row after which a run is given up.
@@ -34,6 +38,8 @@ pub struct Bounds {
     pub interval: Duration,
     /// Requests of the tape that will be submitted; `None` when time is the bound.
     pub total_requests: Option<u64>,
+    /// How requests that touch several targets are cut up.
+    pub striping: Option<Striping>,
 }
 
 /// Why a run ended.
@@ -77,9 +83,9 @@ pub struct Outcome {
     pub outstanding: Area,
     /// Most tokens out in that time.
     pub outstanding_max: u32,
-    /// Completions of the whole run.
+    /// Requests completed in the whole run.
     pub completed: u64,
-    /// Requests that never completed.
+    /// Operations that never completed.
     pub abandoned: u32,
     /// Completions of slots with nothing in flight.
     pub strays: u64,
@@ -87,7 +93,7 @@ pub struct Outcome {
     pub run_ns: u64,
     /// Of that, with a free token and nothing decoded.
     pub starved_ns: u64,
-    /// |Σ tokens × time − Σ service| / Σ service, all of the run.
+    /// |Σ tokens × time − Σ service| / Σ service, all operations of the run.
     pub littles_law_error: f64,
 }
 
@@ -143,6 +149,7 @@ struct Run<'a, E> {
     bounds: &'a Bounds,
     tokens: Tokens,
     slots: Slots,
+    groups: Groups,
     done: Vec<Completion>,
     recorder: Recorder,
     errors: BTreeMap<(usize, Failure), u64>,
@@ -164,6 +171,7 @@ struct Run<'a, E> {
     bytes: u64,
     failures_in_a_row: u64,
     strays: u64,
+    /// Of operations, so that it compares with the tokens.
     service_ns: u128,
 }
 
@@ -184,6 +192,7 @@ impl<'a, E: Engine> Run<'a, E> {
             bounds,
             tokens: Tokens::new(bounds.depth, now),
             slots: Slots::new(bounds.depth),
+            groups: Groups::new(bounds.striping, bounds.depth),
             done: Vec::with_capacity(usize::try_from(bounds.depth).unwrap_or(0)),
             recorder: Recorder::new(whole_ns(bounds.interval), area),
             errors: BTreeMap::new(),
@@ -284,39 +293,109 @@ impl<'a, E: Engine> Run<'a, E> {
 
     /// Submits while there are tokens and operations.
     fn fill(&mut self, now: u64) {
-        if self.ending.is_some() {
-            self.starved_since_ns = None;
-            return;
-        }
         let mut dry = false;
-        while self.tokens.free() > 0 && !dry {
-            if E::VIRTUAL_CLOCK {
-                self.wait_for_planner();
-            }
-            let free = usize::try_from(self.tokens.free()).unwrap_or(0);
-            let ready = self.feed.ready();
-            let count = ready.len().min(free);
-            let mut taken = 0u32;
-            for io in &ready[..count] {
-                let flight = Flight {
-                    io: *io,
-                    submitted_ns: now,
-                    counts: self.counting,
-                };
-                let Some(slot) = self.slots.take(flight) else {
-                    break;
-                };
-                self.engine.queue(slot, io);
-                taken += 1;
-            }
-            // There are as many slots as tokens, and no more were asked for than are free.
-            dry = taken == 0 || !self.tokens.take(taken, now);
-            self.feed.advance(usize::try_from(taken).unwrap_or(0));
-            if taken > 0 && self.counting && self.first_submitted_ns.is_none() {
-                self.first_submitted_ns = Some(now);
-            }
+        let mut go_on = self.resume_groups(now) && self.ending.is_none();
+        while go_on && self.tokens.free() > 0 {
+            go_on = self.submit_ready(now, &mut dry) && self.start_group(now);
         }
         self.note_starvation(now, dry);
+    }
+
+    /// Submits requests that are one operation, until one comes that is not; `false` when there
+    /// are no more, or, with `dry`, none yet.
+    fn submit_ready(&mut self, now: u64, dry: &mut bool) -> bool {
+        if E::VIRTUAL_CLOCK {
+            self.wait_for_planner();
+        }
+        let free = usize::try_from(self.tokens.free()).unwrap_or(0);
+        let ready = self.feed.ready();
+        let count = ready.len().min(free);
+        let mut taken = 0u32;
+        for io in &ready[..count] {
+            let flight = Flight {
+                io: *io,
+                submitted_ns: now,
+                counts: self.counting,
+                group: None,
+            };
+            if io.parts > 0 {
+                break;
+            }
+            let Some(slot) = self.slots.take(flight) else {
+                break;
+            };
+            self.engine.queue(slot, io);
+            taken += 1;
+        }
+        *dry = count == 0;
+        // There are as many slots as tokens, and no more were asked for than are free.
+        let took = self.tokens.take(taken, now);
+        self.advance(taken, now);
+        took && !*dry
+    }
+
+    /// Starts the next request if it has several parts and there are tokens for them; `false` when
+    /// it has to wait for tokens.
+    fn start_group(&mut self, now: u64) -> bool {
+        let Some(&io) = self.feed.ready().first().filter(|io| io.parts > 0) else {
+            return true;
+        };
+        let count = self.groups.parts_at_once(&io);
+        if count > self.tokens.free() {
+            return false;
+        }
+        let id = self.groups.begin(Flight {
+            io,
+            submitted_ns: now,
+            counts: self.counting,
+            group: None,
+        });
+        self.start_parts(id, count, now);
+        self.advance(1, now);
+        true
+    }
+
+    /// Goes on with groups whose parts have waited for others; `false` when there are not tokens
+    /// enough, and nothing else may start before them.
+    fn resume_groups(&mut self, now: u64) -> bool {
+        while let Some((id, count)) = self.groups.waiting() {
+            if count > self.tokens.free() {
+                return false;
+            }
+            self.groups.resumed();
+            self.start_parts(id, count, now);
+        }
+        true
+    }
+
+    fn start_parts(&mut self, id: GroupId, count: u32, now: u64) {
+        // The caller has looked that there are as many.
+        let _ = self.tokens.take(count, now);
+        for _ in 0..count {
+            if let Some(part) = self.groups.take_part(id) {
+                self.start_part(id, part, now);
+            }
+        }
+    }
+
+    fn start_part(&mut self, id: GroupId, part: Io, now: u64) {
+        let flight = Flight {
+            io: part,
+            submitted_ns: now,
+            counts: false,
+            group: Some(id),
+        };
+        if let Some(slot) = self.slots.take(flight) {
+            self.engine.queue(slot, &part);
+        }
+    }
+
+    /// So many requests have been submitted.
+    fn advance(&mut self, count: u32, now: u64) {
+        self.feed.advance(usize::try_from(count).unwrap_or(0));
+        if count > 0 && self.counting && self.first_submitted_ns.is_none() {
+            self.first_submitted_ns = Some(now);
+        }
     }
 
     /// No time passes on a virtual clock meanwhile.
@@ -346,40 +425,54 @@ impl<'a, E: Engine> Run<'a, E> {
                 self.strays += 1;
                 continue;
             };
+            self.last_life_ns = now;
+            self.service_ns += u128::from(now.saturating_sub(flight.submitted_ns));
+            let failure = failure(&flight.io, completion.outcome);
+            match flight.group {
+                None => self.complete(&flight, failure, now),
+                Some(id) if self.part_done(id, failure, now) => continue,
+                Some(_) => {}
+            }
             given += 1;
-            self.complete(&flight, completion.outcome, now);
         }
         self.done = done;
         if given > 0 {
             self.tokens.give(given, now);
-            self.last_life_ns = now;
         }
     }
 
+    /// A part of a request is done; `true` when its token has gone to the next part.
+    fn part_done(&mut self, id: GroupId, failure: Option<Failure>, now: u64) -> bool {
+        match self.groups.part_done(id, failure) {
+            Next::Start(part) => {
+                self.start_part(id, part, now);
+                return true;
+            }
+            Next::Nothing => {}
+            Next::Done(request, failure) => self.complete(&request, failure, now),
+        }
+        false
+    }
+
     #[inline]
-    fn complete(&mut self, flight: &Flight, outcome: i64, now: u64) {
-        let Flight {
-            io,
-            submitted_ns,
-            counts,
-        } = flight;
-        let service = now.saturating_sub(*submitted_ns);
-        self.service_ns += u128::from(service);
+    fn complete(&mut self, request: &Flight, failure: Option<Failure>, now: u64) {
+        let io = &request.io;
         self.completed += 1;
-        if *counts {
+        if request.counts {
             self.last_completed_ns = now;
         }
-        match failure(io, outcome) {
+        match failure {
             None => {
                 self.failures_in_a_row = 0;
                 if matches!(io.action, Action::Read | Action::Write) {
                     self.bytes += io.length;
                 }
-                if *counts {
+                if request.counts {
+                    let service = now.saturating_sub(request.submitted_ns);
                     self.recorder.succeeded(io.action, io.length, service);
                 }
             }
-            Some(failure) => self.fail(io.action, failure, *counts),
+            Some(failure) => self.fail(io.action, failure, request.counts),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::map::Striping;
 use crate::plan::{Batch, channel};
 
 const MS: u64 = 1_000_000;
@@ -22,6 +23,8 @@ struct Toy {
     silent_from: Option<usize>,
     seen: usize,
     outcomes: BTreeMap<u32, i64>,
+    /// Time, action, target, offset and length of each submission.
+    log: Vec<(u64, Action, u8, u64, u64)>,
 }
 
 impl Toy {
@@ -36,6 +39,7 @@ impl Toy {
             silent_from: None,
             seen: 0,
             outcomes: BTreeMap::new(),
+            log: Vec::new(),
         }
     }
 }
@@ -59,8 +63,12 @@ impl Engine for Toy {
         *server = done;
         let outcome = match self.fails_from {
             Some((from, outcome)) if self.seen >= from => outcome,
-            _ => io.length.cast_signed(),
+            _ if matches!(io.action, Action::Read | Action::Write) => io.length.cast_signed(),
+            _ => 0,
         };
+        let now = self.now_ns.get() - 5_000;
+        self.log
+            .push((now, io.action, io.target, io.offset, io.length));
         self.outcomes.insert(slot, outcome);
         if self.silent_from.is_none_or(|from| self.seen < from) {
             self.in_flight.insert((done, slot));
@@ -95,20 +103,25 @@ fn bounds(depth: u32) -> Bounds {
         repeat_for: None,
         interval: Duration::from_millis(10),
         total_requests: None,
+        striping: None,
     }
 }
 
 /// Replays `count` reads of a page.
 fn replay(toy: &mut Toy, count: usize, bounds: &Bounds) -> Outcome {
-    let (outlet, feed) = channel();
     let read = Io {
         length: 4096,
         ..Io::default()
     };
+    replay_all(toy, vec![read; count], bounds)
+}
+
+fn replay_all(toy: &mut Toy, ios: Vec<Io>, bounds: &Bounds) -> Outcome {
+    let (outlet, feed) = channel();
     let batch = Batch {
-        ios: vec![read; count],
-        recorded_ns: vec![None; count],
-        remapped: vec![false; count],
+        recorded_ns: vec![None; ios.len()],
+        remapped: vec![false; ios.len()],
+        ios,
         ..Batch::default()
     };
     outlet.batches.send(batch).unwrap();
@@ -258,5 +271,108 @@ fn a_stop_submits_nothing_more_and_waits_for_what_is_in_flight() {
     assert_eq!(
         (reported, outcome.completed, outcome.abandoned),
         (999, 1_003, 0)
+    );
+}
+
+const PAIR: Striping = Striping {
+    stripe_bytes: 4096,
+    targets: 2,
+};
+
+fn striped(depth: u32) -> Bounds {
+    Bounds {
+        striping: Some(PAIR),
+        ..bounds(depth)
+    }
+}
+
+fn laid(action: Action, offset: u64, length: u64, preflush: bool) -> Io {
+    PAIR.lay(Io {
+        action,
+        offset,
+        length,
+        preflush,
+        ..Io::default()
+    })
+}
+
+#[test]
+fn a_request_of_several_parts_is_one_and_takes_its_tokens_at_once() {
+    // Each operation takes a millisecond, whatever else is in flight.
+    let mut toy = Toy::new(8, MS);
+    let page = |offset| laid(Action::Read, offset, 4096, false);
+    let three = laid(Action::Read, 4096, 3 * 4096, false);
+    let outcome = replay_all(&mut toy, vec![page(0), three, page(4096)], &striped(3));
+    // The three wait for the first page's token, and the last page for them.
+    let times: Vec<(u64, u8, u64)> = toy.log.iter().map(|l| (l.0, l.2, l.3)).collect();
+    assert_eq!(
+        times,
+        [
+            (0, 0, 0),
+            (MS, 1, 0),
+            (MS, 0, 4096),
+            (MS, 1, 4096),
+            (2 * MS, 1, 0)
+        ]
+    );
+    let reads = &outcome.ops[Action::Read.index()];
+    assert_eq!((reads.requests, reads.bytes), (3, 5 * 4096));
+    assert_eq!(reads.service.figures().unwrap().max, MS);
+    assert_eq!((outcome.completed, outcome.outstanding_max), (3, 3));
+    assert!(outcome.littles_law_error == 0.0);
+}
+
+#[test]
+fn more_parts_than_tokens_run_in_turn() {
+    let mut toy = Toy::new(8, MS);
+    let seven = laid(Action::Write, 0, 7 * 4096, false);
+    let after = laid(Action::Read, 0, 4096, false);
+    let outcome = replay_all(&mut toy, vec![seven, after], &striped(3));
+    let times: Vec<u64> = toy.log.iter().map(|l| l.0 / MS).collect();
+    assert_eq!(times, [0, 0, 0, 1, 1, 1, 2, 2]);
+    // From the first part's submission to the last one's completion.
+    let write = outcome.ops[Action::Write.index()]
+        .service
+        .figures()
+        .unwrap();
+    assert_eq!((write.count, write.max), (1, 3 * MS));
+    assert_eq!(toy.most_in_flight, 3);
+    assert!(outcome.littles_law_error == 0.0);
+}
+
+#[test]
+fn writes_behind_a_preflush_wait_for_every_flush_and_nothing_passes_them() {
+    let mut toy = Toy::new(1, MS);
+    let write = laid(Action::Write, 4096, 2 * 4096, true);
+    let after = laid(Action::Read, 0, 4096, false);
+    let outcome = replay_all(&mut toy, vec![write, after, after], &striped(3));
+    let log: Vec<(u64, Action)> = toy.log.iter().map(|l| (l.0 / MS, l.1)).collect();
+    // One server: the flushes end after 1 and 2 ms, the read that had the third token after 3.
+    assert_eq!(
+        log,
+        [
+            (0, Action::Flush),
+            (0, Action::Flush),
+            (0, Action::Read),
+            (1, Action::Read),
+            (3, Action::Write),
+            (3, Action::Write)
+        ]
+    );
+    assert_eq!(outcome.completed, 3);
+    assert!(outcome.littles_law_error == 0.0);
+}
+
+#[test]
+fn a_failed_part_fails_its_request_and_ends_it() {
+    let mut toy = Toy::new(8, MS);
+    toy.fails_from = Some((2, -i64::from(libc::EIO)));
+    let ten = laid(Action::Read, 0, 10 * 4096, false);
+    let outcome = replay_all(&mut toy, vec![ten], &striped(2));
+    let eio = (Action::Read.index(), Failure::Errno(libc::EIO));
+    assert_eq!(outcome.errors, BTreeMap::from([(eio, 1)]));
+    assert_eq!(
+        (toy.log.len(), outcome.completed, outcome.abandoned),
+        (4, 1, 0)
     );
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 pub use memory::{Buffers, Piece};
-pub use ring::{AUXILIARY, Ring, RingError, RingOptions, Write};
+pub use ring::{AUXILIARY, Read, Ring, RingError, RingOptions, Write};
 
 /// `BLKDISCARD` of linux/fs.h: `_IO(0x12, 119)`.
 const BLKDISCARD: libc::Ioctl = 0x1277;

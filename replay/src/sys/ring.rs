@@ -1,4 +1,4 @@
-//! An io_uring over one file and the buffers of a run.
+//! An io_uring over the files and the buffers of a run.
 //!
 //! What can be pushed is limited to operations on those buffers, which the ring keeps alive: so no
 //! caller can hand the kernel a bad address.
@@ -18,15 +18,13 @@ use super::memory::{Buffers, Piece};
 pub const AUXILIARY: u64 = 1 << 63;
 /// `BLOCK_URING_CMD_DISCARD` of linux/blkdev.h: `_IO(0x12, 0)`, since Linux 6.12.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
-/// The only entry of the table of registered files.
-const FILE: types::Fixed = types::Fixed(0);
 
 /// Which features of newer kernels to use where they exist. All, but in tests.
 #[derive(Clone, Copy, Debug)]
 pub struct RingOptions {
     /// Single issuer, deferred or cooperative task work (5.19 to 6.1).
     pub task_work: bool,
-    /// Registered file, registered ring.
+    /// Registered files, registered ring.
     pub fixed_files: bool,
     /// Registered buffers.
     pub fixed_buffers: bool,
@@ -55,9 +53,26 @@ pub enum RingError {
     Io(#[from] io::Error),
 }
 
+/// A read into a slot's buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// Index of the file.
+    pub file: u8,
+    /// Whose buffer.
+    pub slot: u32,
+    /// How long.
+    pub length: u32,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Whether submitting it may block, see [`Ring::read`].
+    pub may_block: bool,
+}
+
 /// A write of payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
+    /// Index of the file.
+    pub file: u8,
     /// Where its data begins in the payload.
     pub payload: u32,
     /// How long.
@@ -75,11 +90,11 @@ pub struct Ring {
     // Dropped before the buffers are.
     ring: IoUring,
     buffers: Arc<Buffers>,
-    file: Arc<OwnedFd>,
-    fixed_file: bool,
+    files: Vec<Arc<OwnedFd>>,
+    fixed_files: bool,
     fixed_slots: Option<u16>,
     fixed_payload: Option<u16>,
-    discards: bool,
+    discards: Vec<bool>,
     tick_time: Box<types::Timespec>,
     transfers: u64,
     notes: Vec<String>,
@@ -92,7 +107,7 @@ impl Ring {
     /// [`RingError::Unavailable`] where another engine should be used instead.
     pub fn new(
         entries: u32,
-        file: Arc<OwnedFd>,
+        files: Vec<Arc<OwnedFd>>,
         buffers: Arc<Buffers>,
         options: RingOptions,
     ) -> Result<Self, RingError> {
@@ -101,22 +116,25 @@ impl Ring {
         let mut ring = Ring {
             ring,
             buffers,
-            file,
-            fixed_file: false,
+            files,
+            fixed_files: false,
             fixed_slots: None,
             fixed_payload: None,
-            discards: false,
+            discards: Vec::new(),
             tick_time: Box::new(types::Timespec::new()),
             transfers: 0,
             notes: Vec::new(),
         };
         if options.fixed_files {
-            ring.register_file();
+            ring.register_files();
         }
         if options.fixed_buffers {
             ring.register_buffers();
         }
-        ring.discards = options.discard_command && ring.probe_discard()?;
+        ring.discards = vec![false; ring.files.len()];
+        if options.discard_command {
+            ring.probe_discards()?;
+        }
         Ok(ring)
     }
 
@@ -132,18 +150,19 @@ impl Ring {
         std::mem::take(&mut self.notes)
     }
 
-    /// Whether [`Ring::discard`] works on the file.
-    pub fn discards(&self) -> bool {
-        self.discards
+    /// Whether [`Ring::discard`] works on a file.
+    pub fn discards(&self, file: u8) -> bool {
+        self.discards.get(usize::from(file)) == Some(&true)
     }
 
-    fn register_file(&mut self) {
+    fn register_files(&mut self) {
         let submitter = self.ring.submitter();
-        match submitter.register_files(&[self.file.as_raw_fd()]) {
-            Ok(()) => self.fixed_file = true,
+        let files: Vec<RawFd> = self.files.iter().map(|file| file.as_raw_fd()).collect();
+        match submitter.register_files(&files) {
+            Ok(()) => self.fixed_files = true,
             Err(error) => self
                 .notes
-                .push(format!("io_uring: file not registered: {error}")),
+                .push(format!("io_uring: files not registered: {error}")),
         }
         // Only saves a look-up per system call; since 5.18.
         let _ = self.ring.submitter().register_ring_fd();
@@ -182,14 +201,20 @@ impl Ring {
 
     /// A discard of no bytes is refused as invalid where discards are known, as not supported
     /// elsewhere.
-    fn probe_discard(&mut self) -> Result<bool, RingError> {
-        if !self.discard(0, 0, false, 0) {
-            return Ok(false);
+    fn probe_discards(&mut self) -> Result<(), RingError> {
+        for file in 0..self.files.len() {
+            let Ok(number) = u8::try_from(file) else {
+                break;
+            };
+            if !self.discard(number, 0, 0, false, 0) {
+                continue;
+            }
+            self.ring.submitter().submit_and_wait(1)?;
+            let mut result = -libc::EOPNOTSUPP;
+            self.reap(|_, outcome| result = outcome);
+            self.discards[file] = result == -libc::EINVAL;
         }
-        self.ring.submitter().submit_and_wait(1)?;
-        let mut result = -libc::EOPNOTSUPP;
-        self.reap(|_, outcome| result = outcome);
-        Ok(result == -libc::EINVAL)
+        Ok(())
     }
 
     /// Queues a read into a slot's buffer. `false`: no such buffer, or the queue is full.
@@ -197,140 +222,132 @@ impl Ring {
     /// The kernel first tries not to block, and fails where it would have to split a request, only
     /// to submit it once more from a thread of its own. An operation that `may_block` goes to such
     /// a thread at once, so that the device is asked once.
-    pub fn read(&mut self, slot: u32, length: u32, offset: u64, may_block: bool, tag: u64) -> bool {
+    pub fn read(&mut self, read: &Read, tag: u64) -> bool {
+        let &Read {
+            file,
+            slot,
+            length,
+            offset,
+            may_block,
+        } = read;
         let Some(piece) = usize::try_from(length)
             .ok()
             .and_then(|len| self.buffers.slot(slot, len))
         else {
             return false;
         };
+        let Some(fd) = self.fd(file) else {
+            return false;
+        };
         let pointer = piece.pointer();
         let entry = match self.fixed_slots {
-            Some(index) if self.fixed_file => opcode::ReadFixed::new(FILE, pointer, length, index)
+            Some(index) => opcode::ReadFixed::new(fd, pointer, length, index)
                 .offset(offset)
                 .build(),
-            Some(index) => opcode::ReadFixed::new(self.fd(), pointer, length, index)
-                .offset(offset)
-                .build(),
-            None if self.fixed_file => opcode::Read::new(FILE, pointer, length)
-                .offset(offset)
-                .build(),
-            None => opcode::Read::new(self.fd(), pointer, length)
+            None => opcode::Read::new(fd, pointer, length)
                 .offset(offset)
                 .build(),
         };
-        self.push(&entry.flags(blocking(may_block)).user_data(tag))
+        self.push(entry.user_data(tag), blocking(may_block))
     }
 
     /// Queues a write of payload, durable on completion if asked. `false` as for a read.
     pub fn write(&mut self, write: &Write, tag: u64) -> bool {
         match self.write_entry(write) {
-            Some(entry) => self.push(&entry.user_data(tag)),
+            Some(entry) => self.push(entry.user_data(tag), blocking(write.may_block)),
             None => false,
         }
     }
 
     /// Queues a flush and a write that starts when the flush has succeeded. Both complete.
     pub fn flush_and_write(&mut self, write: &Write, flush_tag: u64, tag: u64) -> bool {
-        let Some(entry) = self.write_entry(write) else {
+        let (Some(flush), Some(entry)) = (self.flush_entry(write.file), self.write_entry(write))
+        else {
             return false;
         };
-        let flush = self
-            .flush_entry()
-            .flags(squeue::Flags::IO_LINK)
-            .user_data(flush_tag);
-        self.push(&flush) && self.push(&entry.user_data(tag))
+        self.push(flush.user_data(flush_tag), squeue::Flags::IO_LINK)
+            && self.push(entry.user_data(tag), blocking(write.may_block))
     }
 
     fn write_entry(&self, write: &Write) -> Option<squeue::Entry> {
         let &Write {
+            file,
             payload,
             length,
             offset,
             durable,
-            may_block,
+            may_block: _,
         } = write;
         let piece = self
             .buffers
             .payload(payload, usize::try_from(length).ok()?)?;
         let pointer = piece.pointer().cast_const();
         let flags = if durable { libc::RWF_DSYNC } else { 0 };
-        let entry = match self.fixed_payload {
-            Some(index) if self.fixed_file => opcode::WriteFixed::new(FILE, pointer, length, index)
+        let fd = self.fd(file)?;
+        Some(match self.fixed_payload {
+            Some(index) => opcode::WriteFixed::new(fd, pointer, length, index)
                 .offset(offset)
                 .rw_flags(flags)
                 .build(),
-            Some(index) => opcode::WriteFixed::new(self.fd(), pointer, length, index)
+            None => opcode::Write::new(fd, pointer, length)
                 .offset(offset)
                 .rw_flags(flags)
                 .build(),
-            None if self.fixed_file => opcode::Write::new(FILE, pointer, length)
-                .offset(offset)
-                .rw_flags(flags)
-                .build(),
-            None => opcode::Write::new(self.fd(), pointer, length)
-                .offset(offset)
-                .rw_flags(flags)
-                .build(),
+        })
+    }
+
+    /// Queues a flush of a file's data.
+    pub fn flush(&mut self, file: u8, tag: u64) -> bool {
+        let Some(entry) = self.flush_entry(file) else {
+            return false;
         };
-        Some(entry.flags(blocking(may_block)))
+        self.push(entry.user_data(tag), squeue::Flags::empty())
     }
 
-    /// Queues a flush of the file's data.
-    pub fn flush(&mut self, tag: u64) -> bool {
-        let entry = self.flush_entry();
-        self.push(&entry.user_data(tag))
-    }
-
-    fn flush_entry(&self) -> squeue::Entry {
+    fn flush_entry(&self, file: u8) -> Option<squeue::Entry> {
         let flags = types::FsyncFlags::DATASYNC;
-        if self.fixed_file {
-            opcode::Fsync::new(FILE).flags(flags).build()
-        } else {
-            opcode::Fsync::new(self.fd()).flags(flags).build()
-        }
+        Some(opcode::Fsync::new(self.fd(file)?).flags(flags).build())
     }
 
     /// Queues `fallocate` with the mode given.
-    pub fn allocate(&mut self, mode: i32, offset: u64, length: u64, tag: u64) -> bool {
-        let entry = if self.fixed_file {
-            opcode::Fallocate::new(FILE, length)
-                .offset(offset)
-                .mode(mode)
-                .build()
-        } else {
-            opcode::Fallocate::new(self.fd(), length)
-                .offset(offset)
-                .mode(mode)
-                .build()
+    pub fn allocate(&mut self, file: u8, mode: i32, offset: u64, length: u64, tag: u64) -> bool {
+        let Some(fd) = self.fd(file) else {
+            return false;
         };
-        self.push(&entry.user_data(tag))
+        let entry = opcode::Fallocate::new(fd, length)
+            .offset(offset)
+            .mode(mode)
+            .build();
+        self.push(entry.user_data(tag), squeue::Flags::empty())
     }
 
     /// Queues a discard of a block device, where [`Ring::discards`].
-    pub fn discard(&mut self, offset: u64, length: u64, may_block: bool, tag: u64) -> bool {
+    pub fn discard(
+        &mut self,
+        file: u8,
+        offset: u64,
+        length: u64,
+        may_block: bool,
+        tag: u64,
+    ) -> bool {
+        let Some(fd) = self.fd(file) else {
+            return false;
+        };
         // The kernel takes the offset from `addr` and the length from `addr3`, which is where the
         // command's own bytes begin.
         let mut command = [0; 16];
         command[..8].copy_from_slice(&length.to_ne_bytes());
-        let entry = if self.fixed_file {
-            opcode::UringCmd16::new(FILE, BLOCK_URING_CMD_DISCARD)
-                .cmd(command)
-                .addr(Some(offset))
-                .build()
-        } else {
-            opcode::UringCmd16::new(self.fd(), BLOCK_URING_CMD_DISCARD)
-                .cmd(command)
-                .addr(Some(offset))
-                .build()
-        };
-        self.push(&entry.flags(blocking(may_block)).user_data(tag))
+        let entry = opcode::UringCmd16::new(fd, BLOCK_URING_CMD_DISCARD)
+            .cmd(command)
+            .addr(Some(offset))
+            .build();
+        self.push(entry.user_data(tag), blocking(may_block))
     }
 
     /// Queues a wait until an eventfd is signalled.
     pub fn watch(&mut self, event: RawFd, tag: u64) -> bool {
         let readable = u32::from(libc::POLLIN.cast_unsigned());
-        self.push(
+        self.push_as_is(
             &opcode::PollAdd::new(types::Fd(event), readable)
                 .build()
                 .user_data(tag | AUXILIARY),
@@ -341,18 +358,38 @@ impl Ring {
     pub fn tick(&mut self, after: Duration, tag: u64) -> bool {
         *self.tick_time = types::Timespec::from(after);
         let time: *const types::Timespec = &raw const *self.tick_time;
-        self.push(
+        self.push_as_is(
             &opcode::Timeout::new(time)
                 .build()
                 .user_data(tag | AUXILIARY),
         )
     }
 
-    fn fd(&self) -> types::Fd {
-        types::Fd(self.file.as_raw_fd())
+    /// A file as an entry names it: its place in the table of registered files, or its
+    /// descriptor. Which of them is said by the entry's flags, see [`Ring::push`].
+    #[inline]
+    fn fd(&self, file: u8) -> Option<types::Fd> {
+        let open = self.files.get(usize::from(file))?;
+        Some(types::Fd(if self.fixed_files {
+            i32::from(file)
+        } else {
+            open.as_raw_fd()
+        }))
     }
 
-    fn push(&mut self, entry: &squeue::Entry) -> bool {
+    /// Queues an operation on a file of the ring.
+    #[inline]
+    fn push(&mut self, entry: squeue::Entry, flags: squeue::Flags) -> bool {
+        let fixed = if self.fixed_files {
+            squeue::Flags::FIXED_FILE
+        } else {
+            squeue::Flags::empty()
+        };
+        self.push_as_is(&entry.flags(flags | fixed))
+    }
+
+    #[inline]
+    fn push_as_is(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: addresses in an entry are of the buffers, which outlive the ring or are leaked
         // with operations in flight, or of the tick's time, which is read at submission or, being
         // boxed, lives as long as the ring.
@@ -414,7 +451,7 @@ impl Drop for Ring {
         if self.fixed_slots.is_some() || self.fixed_payload.is_some() {
             let _ = submitter.unregister_buffers();
         }
-        if self.fixed_file {
+        if self.fixed_files {
             let _ = submitter.unregister_files();
         }
     }

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::engine::Unsplit;
+use crate::engine::{Disk, Unsplit};
 use crate::result;
 
 pub use facts::filesystem;
@@ -52,6 +52,15 @@ pub struct Target {
 }
 
 impl Target {
+    /// As an engine sees it.
+    pub fn disk(&self) -> Disk {
+        Disk {
+            file: Arc::clone(&self.file),
+            block_device: self.block_device,
+            unsplit: self.unsplit,
+        }
+    }
+
     /// As named in messages.
     pub fn name(&self) -> String {
         self.path.display().to_string()

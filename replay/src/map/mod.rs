@@ -1,17 +1,23 @@
-//! How offsets of the tape become offsets of the target.
+//! How offsets of the tape become offsets of the targets.
 //!
-//! The tape's devices are laid one behind the other, each as long as its requests reach, so that
-//! neighbours stay neighbours. A tape of one device keeps its offsets.
+//! A *volume* is a range of bytes that requests are laid on: one target, or several in stripes. The
+//! devices of a tape that share a volume are laid one behind the other, each as long as its requests
+//! reach, so that neighbours stay neighbours. A device that is alone keeps its offsets.
+
+mod stripe;
 
 use iotape_formats::DeviceIndex;
 use iotape_formats::tape::Summary;
 
+use crate::engine::Io;
 use crate::options::MappingMode;
+
+pub use stripe::Striping;
 
 /// Each device starts on a multiple of this, so that alignment within a device is kept.
 const DEVICE_ALIGNMENT: u64 = 1 << 20;
 
-/// Where the requests of a tape lie when its devices are laid one behind the other.
+/// Where the requests of some devices of a tape lie when these are laid one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Start of each device, by its index; `None` of a device without requests.
@@ -28,10 +34,18 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a tape; `None` when its devices together reach beyond 2^64 bytes.
+    /// The layout of all devices of a tape; `None` when they together reach beyond 2^64 bytes.
     pub fn of(summary: &Summary) -> Option<Layout> {
+        Layout::of_some(summary, |_| true)
+    }
+
+    /// The layout of the devices that are `wanted`.
+    pub fn of_some(summary: &Summary, wanted: impl Fn(DeviceIndex) -> bool) -> Option<Layout> {
         let mut layout = Layout::default();
         for extent in &summary.devices {
+            if !wanted(extent.device) {
+                continue;
+            }
             let index = usize::from(extent.device.0);
             if layout.bases.len() <= index {
                 layout.bases.resize(index + 1, None);
@@ -56,13 +70,32 @@ impl Layout {
     }
 }
 
-/// A layout put onto a target.
+/// What a volume consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// One target, by its index.
+    One(u8),
+    /// All targets, in stripes.
+    Stripes(Striping),
+}
+
+/// A volume with the devices of a tape laid onto it.
 #[derive(Clone, Debug)]
-pub struct Mapping {
+pub struct Volume {
     layout: Layout,
     mode: MappingMode,
-    /// Where the target ends: its size, for wrapping rounded down to the tape's own alignment.
+    members: Members,
+    size_bytes: u64,
+    /// Where it ends: its size, for wrapping rounded down to the tape's own alignment.
     end_bytes: u64,
+}
+
+/// The whole tape laid onto its volumes: one, or one for each target.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    volumes: Vec<Volume>,
+    /// By the device's index, where there is more than one volume.
+    of_device: Vec<Option<u8>>,
 }
 
 /// Wrapping keeps alignments up to this.
@@ -72,30 +105,47 @@ const LARGEST_KEPT_ALIGNMENT: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondEnd;
 
-impl Mapping {
-    /// Lays a tape onto a target of `target_bytes`.
-    pub fn new(layout: Layout, mode: MappingMode, target_bytes: u64) -> Self {
+impl Volume {
+    /// Lays devices onto a volume of `size_bytes`.
+    pub fn new(layout: Layout, mode: MappingMode, members: Members, size_bytes: u64) -> Self {
         let end_bytes = match mode {
-            MappingMode::Identity => target_bytes,
-            MappingMode::Wrap => wrap_end(&layout, target_bytes),
+            MappingMode::Identity => size_bytes,
+            MappingMode::Wrap => wrap_end(&layout, size_bytes),
         };
-        Mapping {
+        Volume {
             layout,
             mode,
+            members,
+            size_bytes,
             end_bytes,
         }
     }
 
-    /// The target's end as wrapping sees it, or its size.
+    /// What it consists of.
+    pub fn members(&self) -> Members {
+        self.members
+    }
+
+    /// Its size.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The volume's end as wrapping sees it, or its size.
     pub fn end_bytes(&self) -> u64 {
         self.end_bytes
     }
 
-    /// Where a request goes on the target.
+    /// What is laid on it.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Where a request goes on the volume.
     ///
     /// # Errors
-    /// When it would end behind the target's end and may not be moved, or is longer than the
-    /// target.
+    /// When it would end behind the volume's end and may not be moved, or is longer than the
+    /// volume.
     #[inline]
     pub fn place(&self, device: DeviceIndex, offset: u64, length: u64) -> Result<u64, BeyondEnd> {
         let position = self.layout.position(device, offset).ok_or(BeyondEnd)?;
@@ -110,17 +160,70 @@ impl Mapping {
                 .min(last_start)),
         }
     }
+
+    /// Turns an operation on the volume into one on its targets.
+    #[inline]
+    pub fn lay(&self, io: Io) -> Io {
+        match self.members {
+            Members::One(target) => Io { target, ..io },
+            Members::Stripes(striping) => striping.lay(io),
+        }
+    }
+}
+
+impl Mapping {
+    /// Everything on one volume.
+    pub fn of_one(volume: Volume) -> Self {
+        Mapping {
+            volumes: vec![volume],
+            of_device: Vec::new(),
+        }
+    }
+
+    /// Each device on the volume of this index.
+    pub fn of_several(volumes: Vec<Volume>, of_device: Vec<Option<u8>>) -> Self {
+        Mapping { volumes, of_device }
+    }
+
+    /// All volumes.
+    pub fn volumes(&self) -> &[Volume] {
+        &self.volumes
+    }
+
+    /// Most devices of the tape that share a volume.
+    pub fn most_devices_together(&self) -> usize {
+        let counts = self.volumes.iter().map(|volume| volume.layout.devices);
+        counts.max().unwrap_or(0)
+    }
+
+    /// How requests that touch several targets are cut up; `None` when there are none.
+    pub fn striping(&self) -> Option<Striping> {
+        match self.volumes.first()?.members {
+            Members::Stripes(striping) => Some(striping),
+            Members::One(_) => None,
+        }
+    }
+
+    /// The volume that a device of the tape lies on.
+    #[inline]
+    pub fn volume_of(&self, device: DeviceIndex) -> Option<&Volume> {
+        if let [only] = &self.volumes[..] {
+            return Some(only);
+        }
+        let index = *self.of_device.get(usize::from(device.0))?;
+        self.volumes.get(usize::from(index?))
+    }
 }
 
 /// A multiple of the tape's alignment, so that a wrapped offset is as aligned as it was.
-fn wrap_end(layout: &Layout, target_bytes: u64) -> u64 {
+fn wrap_end(layout: &Layout, size_bytes: u64) -> u64 {
     let alignment = 1u64
         .checked_shl(layout.alignment_bits.trailing_zeros())
         .unwrap_or(LARGEST_KEPT_ALIGNMENT)
         .min(LARGEST_KEPT_ALIGNMENT);
-    let rounded = target_bytes - target_bytes % alignment;
+    let rounded = size_bytes - size_bytes % alignment;
     // A target smaller than the alignment keeps its size: one request of it fits at the start.
-    if rounded == 0 { target_bytes } else { rounded }
+    if rounded == 0 { size_bytes } else { rounded }
 }
 
 #[cfg(test)]
@@ -147,19 +250,16 @@ mod tests {
         }
     }
 
-    fn mapping(mode: MappingMode, end: u64, target: u64) -> Mapping {
-        Mapping::new(
-            Layout::of(&summary(&[(0, end)], 4096)).unwrap(),
-            mode,
-            target,
-        )
+    fn volume(mode: MappingMode, end: u64, size: u64) -> Volume {
+        let layout = Layout::of(&summary(&[(0, end)], 4096)).unwrap();
+        Volume::new(layout, mode, Members::One(0), size)
     }
 
     const DEVICE: DeviceIndex = DeviceIndex(0);
 
     #[test]
     fn identity_keeps_offsets_and_refuses_what_ends_behind_the_target() {
-        let map = mapping(MappingMode::Identity, 40_960, 40_960);
+        let map = volume(MappingMode::Identity, 40_960, 40_960);
         assert_eq!(map.place(DEVICE, 36_864, 4_096), Ok(36_864));
         assert_eq!(map.place(DEVICE, 36_864, 8_192), Err(BeyondEnd));
         assert_eq!(map.place(DEVICE, u64::MAX, 1), Err(BeyondEnd));
@@ -169,7 +269,7 @@ mod tests {
     #[test]
     fn wrap_is_modulo_and_moves_back_what_crosses_the_end() {
         // 10 pages and a sector: the end is rounded down to the tape's alignment of 4,096.
-        let map = mapping(MappingMode::Wrap, 1 << 30, 41_472);
+        let map = volume(MappingMode::Wrap, 1 << 30, 41_472);
         assert_eq!(map.end_bytes(), 40_960);
         assert_eq!(map.place(DEVICE, 36_864, 4_096), Ok(36_864));
         assert_eq!(map.place(DEVICE, 40_960, 4_096), Ok(0));
@@ -183,7 +283,7 @@ mod tests {
     fn devices_lie_one_behind_the_other_on_whole_mebibytes() {
         let layout = Layout::of(&summary(&[(0, 4_096), (2, 8_192)], 4096)).unwrap();
         assert_eq!((layout.end_bytes, layout.devices), ((1 << 20) + 8_192, 2));
-        let map = Mapping::new(layout, MappingMode::Identity, 1 << 30);
+        let map = Volume::new(layout, MappingMode::Identity, Members::One(0), 1 << 30);
         assert_eq!(
             map.place(DeviceIndex(2), 4_096, 4_096),
             Ok((1 << 20) + 4_096)
@@ -204,7 +304,7 @@ mod tests {
             let (offset, length) = (offset / unit * unit, length.next_multiple_of(unit));
             let target = target.next_multiple_of(unit);
             let layout = Layout::of(&summary(&[(0, offset + length)], unit)).unwrap();
-            let map = Mapping::new(layout, MappingMode::Wrap, target);
+            let map = Volume::new(layout, MappingMode::Wrap, Members::One(0), target);
             match map.place(DEVICE, offset, length) {
                 Ok(place) => {
                     prop_assert_eq!(place % unit, 0);

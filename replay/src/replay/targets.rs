@@ -1,0 +1,152 @@
+//! Opens all targets of a replay, each allowed only what the user has allowed for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use iotape_formats::Op;
+use iotape_formats::tape::Summary;
+
+use super::{changes_data, volumes};
+use crate::error::ReplayError;
+use crate::map::Layout;
+use crate::options::{Arrangement, Options, Progress, TargetSpec, WritePolicy};
+use crate::plan::Filter;
+use crate::sim_spec::SimSpec;
+use crate::target::{self, Access, ScratchNeeds, Target};
+
+/// Checks what can be checked without looking at the system.
+///
+/// # Errors
+/// When the number of targets does not suit the arrangement, or a target may be overwritten that
+/// is none.
+pub fn check(options: &Options) -> Result<(), ReplayError> {
+    let found = options.targets.len();
+    let expected = match &options.arrangement {
+        Arrangement::Single if found != 1 => {
+            "one; several need --stripe SIZE, or --device DEVICE=TARGET for each device of the tape"
+        }
+        Arrangement::Striped { .. } if found < 2 => "at least two to lay stripes over",
+        _ if found > Options::MAX_TARGETS => "at most 64",
+        _ if found == 0 => "at least one",
+        _ if found > 1 && !options.all_alike() => {
+            "paths of block devices and files when there are several"
+        }
+        _ => "",
+    };
+    if !expected.is_empty() {
+        return Err(ReplayError::TargetCount { found, expected });
+    }
+    volumes::check_stripe(&options.arrangement, volumes::STRIPE_UNIT)?;
+    let WritePolicy::Overwrite(named) = &options.write_policy else {
+        return Ok(());
+    };
+    match named
+        .iter()
+        .find(|path| !options.paths().any(|p| p == *path))
+    {
+        None => Ok(()),
+        Some(path) => Err(ReplayError::OverwriteNamesNoTarget { path: path.clone() }),
+    }
+}
+
+/// Opens the targets; none when they are null.
+///
+/// # Errors
+/// Any [`ReplayError`] of opening a target.
+pub fn open(
+    options: &Options,
+    summary: &Summary,
+    filter: Filter,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Vec<Target>, ReplayError> {
+    if let Some(directory) = options.scratch() {
+        let layout = Layout::of(summary).ok_or_else(|| volumes::out_of_range(summary))?;
+        let needs = ScratchNeeds {
+            span_bytes: layout.end_bytes,
+            longest_bytes: layout.longest_transfer_bytes,
+        };
+        let made = target::make_scratch(directory, needs, options.seed, stop, progress)?;
+        return Ok(vec![made]);
+    }
+    refuse_twins(options)?;
+    options
+        .paths()
+        .map(|path| target::open(path, access(options, path, summary, filter)))
+        .collect()
+}
+
+impl Options {
+    /// Targets that have a path.
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.targets.iter().filter_map(|target| match target {
+            TargetSpec::Path(path) => Some(path),
+            TargetSpec::Scratch { .. } | TargetSpec::Null | TargetSpec::Sim(_) => None,
+        })
+    }
+
+    /// Whether the targets can be several: paths, or nothing at all.
+    fn all_alike(&self) -> bool {
+        let paths = self.paths().count();
+        let nulls = self.targets.iter().filter(|t| **t == TargetSpec::Null);
+        paths.max(nulls.count()) == self.targets.len()
+    }
+
+    /// The device that is simulated, if one is.
+    pub(super) fn simulated(&self) -> Option<&SimSpec> {
+        match self.targets.first() {
+            Some(TargetSpec::Sim(spec)) => Some(spec),
+            _ => None,
+        }
+    }
+
+    /// Where to make a scratch file, if one is to be made.
+    pub(super) fn scratch(&self) -> Option<Option<&Path>> {
+        self.targets.iter().find_map(|target| match target {
+            TargetSpec::Scratch { directory } => Some(directory.as_deref()),
+            TargetSpec::Path(_) | TargetSpec::Null | TargetSpec::Sim(_) => None,
+        })
+    }
+}
+
+/// The same device twice would only be found when it is in use by ourselves.
+fn refuse_twins(options: &Options) -> Result<(), ReplayError> {
+    let mut seen: Vec<((bool, u64, u64), &PathBuf)> = Vec::new();
+    for path in options.paths() {
+        // Who cannot be looked up has an error of his own when he is opened.
+        let Ok(stat) = rustix::fs::stat(path) else {
+            continue;
+        };
+        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+        let identity = match kind.is_block_device() {
+            true => (true, stat.st_rdev, 0),
+            false => (false, stat.st_dev, stat.st_ino),
+        };
+        if let Some((_, other)) = seen.iter().find(|(other, _)| *other == identity) {
+            return Err(ReplayError::SameTarget {
+                path: path.clone(),
+                other: (*other).clone(),
+            });
+        }
+        seen.push((identity, path));
+    }
+    Ok(())
+}
+
+fn access(options: &Options, path: &PathBuf, summary: &Summary, filter: Filter) -> Access {
+    if filter.skip_writes {
+        return Access::SkipWrites;
+    }
+    if !changes_data(summary) {
+        return Access::Read;
+    }
+    let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
+    match &options.write_policy {
+        WritePolicy::Overwrite(named) if named.contains(path) => Access::Overwrite,
+        _ => Access::Forbidden {
+            writes: count(Op::Write),
+            discards: count(Op::Discard),
+            write_zeroes: count(Op::WriteZeroes),
+        },
+    }
+}
