@@ -25,6 +25,7 @@ mod join;
 mod point;
 mod queue;
 mod ranges;
+mod starts;
 #[cfg(test)]
 mod tests;
 

@@ -5,10 +5,10 @@
 //! operations that it touches do not overlap each other, which of them are done is certain. Where
 //! they overlap it is not, and those that were in question stay in doubt until they are done.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::slice;
 
+use super::starts::Starts;
 use crate::request::{DeviceIndex, Flags, Op};
 
 /// Bytes of a device, from its start.
@@ -167,7 +167,7 @@ pub(super) struct Ranges<T> {
 /// The open operations of one kind on one device, by where they start.
 #[derive(Debug, Default)]
 struct Lane {
-    starts: BTreeSet<(u64, Key)>,
+    starts: Starts,
     /// Longest range since the lane was empty: how far before a place an entry may start that
     /// reaches it.
     longest: u64,
@@ -214,7 +214,7 @@ impl<T> Ranges<T> {
     pub fn insert(&mut self, entry: Entry<T>) -> Key {
         let key = self.next_key();
         if let Some(lane) = lane(&mut self.lanes, entry.device, entry.op) {
-            lane.starts.insert((entry.range.start, key));
+            lane.starts.insert(entry.range.start, key);
             lane.longest = lane.longest.max(entry.range.end - entry.range.start);
         }
         match self.free.pop() {
@@ -236,7 +236,7 @@ impl<T> Ranges<T> {
         let entry = self.entries.get_mut(key as usize)?.take()?;
         self.free.push(key);
         if let Some(lane) = lane(&mut self.lanes, entry.device, entry.op) {
-            lane.starts.remove(&(entry.range.start, key));
+            lane.starts.remove(entry.range.start, key);
             if lane.starts.is_empty() {
                 lane.longest = 0;
             }
@@ -268,12 +268,7 @@ impl<T> Ranges<T> {
     pub fn all_of(&self, device: DeviceIndex, op: Op, keys: &mut Vec<Key>) {
         keys.clear();
         if let Some(lanes) = self.lanes.get(usize::from(device.0)) {
-            keys.extend(
-                lanes[usize::from(op.number())]
-                    .starts
-                    .iter()
-                    .map(|(_, key)| *key),
-            );
+            keys.extend(lanes[usize::from(op.number())].starts.keys());
         }
     }
 
@@ -292,8 +287,8 @@ impl<T> Ranges<T> {
         };
         let lane = &lanes[usize::from(op.number())];
         let from = range.start.saturating_sub(lane.longest);
-        let reach = lane.starts.range((from, 0)..(range.end, 0));
-        keys.extend(reach.map(|(_, key)| *key).filter(|key| {
+        let reach = lane.starts.between(from, range.end);
+        keys.extend(reach.filter(|key| {
             self.get(*key)
                 .is_some_and(|entry| entry.time_ns <= until_ns && entry.touches(range))
         }));

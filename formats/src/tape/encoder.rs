@@ -1,7 +1,8 @@
 //! Requests in, bytes out.
 
-use std::collections::HashMap;
 use std::fmt;
+
+use foldhash::HashMap;
 
 use super::block::Block;
 use super::chain::Chain;
@@ -54,7 +55,7 @@ impl Encoder {
             blocks: BlockEncoder::new(level).map_err(|error| TapeError::Compress { error })?,
             devices: 0,
             open: Block::new(),
-            processes: HashMap::new(),
+            processes: HashMap::default(),
             name_bytes: 0,
             id: TapeId::default(),
             counters: Counters::default(),

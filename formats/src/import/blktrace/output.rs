@@ -1,10 +1,10 @@
 //! From records to the tape: events are paired, requests written; notes become anchors and names.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
 use blktrace_parse::{DeviceNumber, Gap, Kind, Payload, Record};
+use foldhash::HashMap;
 
 use super::devices::Devices;
 use super::events::{event_of, step_of};
@@ -50,7 +50,7 @@ impl<W: Write> Output<W> {
             pairing: Pairing::new(devices.rules(), Limits::default(), 0, None),
             devices,
             origins: Origins::default(),
-            names: HashMap::new(),
+            names: HashMap::default(),
             unnamed: Arc::from(""),
             start_ns: survey.start_ns,
             now_ns: 0,

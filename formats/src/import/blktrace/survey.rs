@@ -99,10 +99,11 @@ impl Survey {
             return Err(Error::Read { offset, source });
         }
         let mut reader = Reader::with_buffer(beginning.as_slice(), BUFFER_BYTES);
+        let set = source.set();
         let mut before_ns = None;
         while let Some(record) = reader.next_record()? {
             self.begins_at(before_ns.replace(record.time_ns), record.time_ns);
-            self.take(&record, source.set());
+            self.take(&record, set);
         }
         let version = reader.format().map(|format| format.version);
         self.version_7 |= version == Some(Version::V7);
