@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use iotape_capture::{Options, Rotate};
 use iotape_formats::Op;
 use iotape_formats::tape::{Layer, Level};
 use iotape_replay::{SimSpecError, TargetSpec};
@@ -49,7 +51,9 @@ pub enum Command {
 #[command(after_help = joined(&[
     "Examples:\n",
     "  sudo iotape record /dev/sda -o mail.iotape --for 30m\n",
-    "  sudo iotape record sda nvme0n1 -o both.iotape --layer queue\n\n",
+    "  sudo iotape record sda nvme0n1 -o both.iotape --layer queue\n",
+    "  sudo iotape record sda -o mail.iotape --rotate 100MiB --keep 20\n",
+    "                                 (mail.0001.iotape, mail.0002.iotape and so on)\n\n",
     EXIT_STATUS
 ]))]
 pub struct RecordArgs {
@@ -67,8 +71,26 @@ pub struct RecordArgs {
     #[arg(long, value_enum)]
     pub layer: Option<LayerArg>,
     /// Memory per processor for events that wait to be read, such as 4MiB; a power of two.
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = RING.as_str())]
     pub ring: u64,
+    /// End the recording before the tape, or all its segments, exceed this.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_bytes: Option<u64>,
+    /// Go on in a new segment before one exceeds a size, or after a time: each is a whole tape.
+    /// `iotape edit` joins them.
+    #[arg(long, value_name = "SIZE|DURATION", value_parser = rotate)]
+    pub rotate: Option<Rotate>,
+    /// Keep this many segments, the newest; with --max-bytes each gets its share.
+    #[arg(long, value_name = "N", requires = "rotate",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: Option<u32>,
+    /// Space to leave free where the tape is: below it the oldest segments go (--keep), or the
+    /// recording ends.
+    #[arg(long, value_name = "SIZE", value_parser = size_or_nothing, default_value = "256MiB")]
+    pub min_free: u64,
+    /// End the recording as soon as events are lost.
+    #[arg(long)]
+    pub fail_on_loss: bool,
     /// Leave the host's name out of the tape.
     #[arg(long)]
     pub hide_host: bool,
@@ -438,6 +460,26 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Bound on durations, far from every overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 86_400);
 
+/// Default of `--ring`.
+static RING: LazyLock<String> =
+    LazyLock::new(|| format!("{}MiB", Options::DEFAULT_RING_BYTES >> 20));
+
+/// Reads a size or a duration: their units differ.
+fn rotate(text: &str) -> Result<Rotate, String> {
+    let by_size = size(text).map(Rotate::Bytes);
+    by_size
+        .or_else(|_| duration(text).map(Rotate::Every))
+        .map_err(|_| "expected a size such as 100MiB, or a duration such as 1h".to_owned())
+}
+
+/// Reads a size that may be 0.
+fn size_or_nothing(text: &str) -> Result<u64, String> {
+    match text {
+        "0" => Ok(0),
+        text => size(text),
+    }
+}
+
 /// Reads a positive factor.
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -545,6 +587,18 @@ mod tests {
         for wrong in ["sda", "=x", "sda=", ""] {
             assert!(device_target(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_segment_ends_by_size_or_by_time() {
+        assert_eq!(rotate("1MiB"), Ok(Rotate::Bytes(1 << 20)));
+        assert_eq!(rotate("1048576"), Ok(Rotate::Bytes(1 << 20)));
+        assert_eq!(rotate("10m"), Ok(Rotate::Every(Duration::from_secs(600))));
+        for wrong in ["", "1M", "0", "0s", "m"] {
+            assert!(rotate(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(size_or_nothing("0"), Ok(0));
+        assert_eq!(size(&RING), Ok(Options::DEFAULT_RING_BYTES as u64));
     }
 
     #[test]

@@ -390,7 +390,7 @@ fn a_device_that_goes_away_leaves_a_whole_tape() {
     )
     .spawn()
     .unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(2500));
     std::fs::File::create(&device.backing).unwrap(); // truncated: every request fails from here
     tool("losetup", ["--detach", device.name()]);
     std::thread::sleep(Duration::from_millis(500));

@@ -100,6 +100,48 @@ pub enum CaptureError {
     /// The tape cannot be written.
     #[error(transparent)]
     Tape(#[from] TapeError),
+    /// The tape cannot be written any further.
+    #[error(
+        "{error}; the tape ends with what was written before, and {requests} requests that waited to be written are lost"
+    )]
+    TapeCutShort {
+        /// Why.
+        error: TapeError,
+        /// Requests that are lost.
+        requests: usize,
+    },
+    /// A tape's file cannot be made.
+    #[error("{path}: {}", made(source))]
+    TapeFile {
+        /// Which.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// Old segments can only go where there are segments.
+    #[error("to keep so many segments, say when one ends (rotate)")]
+    KeepWithoutRotate,
+    /// Nothing would be left.
+    #[error("0 segments to keep: expected at least 1, the one that is being written")]
+    KeepNothing,
+    /// A bound is too narrow.
+    #[error("{bytes} bytes for a tape: expected at least {least}, for each segment")]
+    SegmentSize {
+        /// What was asked for, or what it leaves for each segment.
+        bytes: u64,
+        /// The least.
+        least: u64,
+    },
+    /// The tape's file system is too full to begin.
+    #[error(
+        "{free} bytes are free where the tape is to go, and {floor} are to be left free: choose another place or a lower floor"
+    )]
+    NoSpace {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that are to be left free.
+        floor: u64,
+    },
     /// The thread that writes the tape ended early without an error.
     #[error("the tape's writer ended before the recording")]
     WriterEnded,
@@ -111,4 +153,12 @@ pub enum CaptureError {
         /// What the system answered.
         source: io::Error,
     },
+}
+
+/// What happened to a file that was to be made.
+fn made(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => "exists already and is kept; name another file".to_owned(),
+        _ => error.to_string(),
+    }
 }

@@ -29,6 +29,8 @@
 //! On other systems than Linux the crate compiles and [`Session::start`] answers
 //! [`CaptureError::Unsupported`].
 
+mod bounds;
+mod destination;
 mod doctor;
 mod error;
 #[cfg(target_os = "linux")]
@@ -38,11 +40,13 @@ mod report;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 
+pub use bounds::{Bounds, Rotate};
+pub use destination::{Destination, Single};
 pub use doctor::{Finding, Status};
 pub use error::CaptureError;
 #[cfg(target_os = "linux")]
-pub use linux::{Session, doctor};
+pub use linux::{Session, TapeFiles, doctor};
 pub use options::Options;
 pub use report::{Ended, Progress, Report, Warning};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Session, doctor};
+pub use unsupported::{Session, TapeFiles, doctor};

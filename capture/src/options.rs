@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use iotape_formats::tape::Layer;
 
+use crate::Bounds;
+
 /// What to record and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -21,6 +23,10 @@ pub struct Options {
     pub hide_host: bool,
     /// Ends the recording after this time; `None` records until it is stopped.
     pub duration: Option<Duration>,
+    /// How much may be written.
+    pub bounds: Bounds,
+    /// Ends the recording as soon as events were lost.
+    pub fail_on_loss: bool,
     /// The program that records, as the tape's header names it.
     pub tool: String,
     /// Where the tape is written. Only used to warn when that is on a recorded device.
@@ -28,9 +34,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// Default of [`Options::ring_bytes`]: about 80 ms of a processor that sees 150,000 requests
+    /// Default of [`Options::ring_bytes`]: about 160 ms of a processor that sees 150,000 requests
     /// a second at the queue layer.
-    pub const DEFAULT_RING_BYTES: usize = 2 << 20;
+    pub const DEFAULT_RING_BYTES: usize = 4 << 20;
     /// Smallest ring.
     pub const MIN_RING_BYTES: usize = 64 << 10;
 
@@ -42,6 +48,8 @@ impl Options {
             ring_bytes: Options::DEFAULT_RING_BYTES,
             hide_host: false,
             duration: None,
+            bounds: Bounds::default(),
+            fail_on_loss: false,
             tool: concat!("iotape ", env!("CARGO_PKG_VERSION")).to_owned(),
             tape_path: None,
         }

@@ -20,6 +20,8 @@ pub struct Progress {
     pub tape_bytes: u64,
     /// Requests that were in flight just now.
     pub in_flight: u64,
+    /// Segments begun so far; 1 without segments.
+    pub segments: u32,
 }
 
 /// Why a recording ended.
@@ -31,15 +33,41 @@ pub enum Ended {
     Duration,
     /// The last recorded device went away.
     DevicesGone,
+    /// The tape has the size that was allowed ([`crate::Bounds::max_bytes`]).
+    MaxBytes,
+    /// No more space is free than is to be left free ([`crate::Bounds::min_free_bytes`]).
+    LowSpace,
+    /// Events were lost, and the recording was to end then ([`crate::Options::fail_on_loss`]).
+    Lost,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ended::Stopped => "stopped",
+            Ended::Duration => "the time is over",
+            Ended::DevicesGone => "the recorded devices are gone",
+            Ended::MaxBytes => "the tape has the size that was allowed",
+            Ended::LowSpace => "the space to be left free is reached",
+            Ended::Lost => "events were lost",
+        })
+    }
 }
 
 /// A finished recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Totals of the tape.
+    /// Totals of the tape, or of all segments, removed ones included.
     pub summary: Summary,
-    /// Size of the tape.
+    /// Size of the tape, or of all segments, removed ones included.
     pub tape_bytes: u64,
+    /// Segments that were written; 1 without segments.
+    pub segments: u32,
+    /// Segments that were removed to make room for later ones.
+    pub removed: u32,
+    /// Requests that are missing because the event that began them was lost; `None` where the
+    /// kernel only tells how many events of all kinds.
+    pub lost_requests: Option<u64>,
     /// From the start until the last request was taken.
     pub elapsed: Duration,
     /// Why it ended.

@@ -1,9 +1,11 @@
 //! The arm for systems without a recorder: compiles everywhere, answers with a typed error.
 
-use std::io::Write;
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use crate::{CaptureError, Finding, Options, Progress, Report, Status, Warning};
+use crate::{CaptureError, Destination, Finding, Options, Progress, Report, Status, Warning};
 
 /// A recording that cannot exist here.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ impl Session {
     /// Never returns: no session exists here.
     pub fn run(
         self,
-        _sink: impl Write + Send,
+        _destination: &mut impl Destination,
         _stop: &AtomicBool,
         _progress: &mut dyn FnMut(&Progress),
     ) -> Result<Report, CaptureError> {
@@ -45,4 +47,54 @@ pub fn doctor() -> Vec<Finding> {
         detail: "no recorder for this operating system".to_owned(),
         remedy: None,
     }]
+}
+
+/// Files of a recording that cannot exist here.
+#[derive(Debug)]
+pub enum TapeFiles {}
+
+impl TapeFiles {
+    /// Answers [`CaptureError::Unsupported`].
+    ///
+    /// # Errors
+    /// Always.
+    pub fn create(
+        _name: &Path,
+        _segments: bool,
+        _replace: bool,
+    ) -> Result<TapeFiles, CaptureError> {
+        Err(CaptureError::Unsupported)
+    }
+
+    /// The files that are there, the oldest first.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        match *self {}
+        #[allow(unreachable_code, reason = "gives the return type its form")]
+        std::iter::empty()
+    }
+
+    /// The file that was written last.
+    pub fn last(&self) -> Option<&File> {
+        match *self {}
+    }
+}
+
+impl Destination for TapeFiles {
+    type Sink = File;
+
+    fn begin(&mut self) -> io::Result<File> {
+        match *self {}
+    }
+
+    fn end(&mut self, _bytes: u64) -> io::Result<()> {
+        match *self {}
+    }
+
+    fn remove_oldest(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        match *self {}
+    }
 }

@@ -1,6 +1,6 @@
 //! `iotape record` running beside a test.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,18 @@ pub struct Recorder {
 impl Recorder {
     /// Starts it and waits until the tape exists and has its header: events are being caught then.
     pub fn start(device: &str, tape: &Path, options: &[&str]) -> Recorder {
+        Recorder::start_at(device, tape, &|_| vec![tape.to_owned()], options)
+    }
+
+    /// The same for a recorder that names its files itself: `files` finds them in the tape's folder.
+    pub fn start_at(
+        device: &str,
+        tape: &Path,
+        files: &dyn Fn(&Path) -> Vec<PathBuf>,
+        options: &[&str],
+    ) -> Recorder {
+        let folder = tape.parent().expect("a folder");
+        let before = bytes_of(&files(folder));
         let mut command = iotape(["record", device, "--quiet", "--json", "-o"]);
         command
             .arg(tape)
@@ -24,7 +36,7 @@ impl Recorder {
             child: Some(command.spawn().expect("it starts")),
         };
         let begun = Instant::now();
-        while std::fs::metadata(tape).map_or(0, |metadata| metadata.len()) == 0 {
+        while bytes_of(&files(folder)) == before {
             let ended = recorder
                 .child
                 .as_mut()
@@ -44,6 +56,17 @@ impl Recorder {
     pub fn signal(&self, signal: &str) {
         let pid = self.child.as_ref().expect("running").id().to_string();
         tool("kill", [signal, &pid]);
+    }
+
+    /// Makes all its threads nicer.
+    pub fn renice(&self, nice: u32) {
+        let pid = self.child.as_ref().expect("running").id();
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("running");
+        for task in tasks {
+            let thread = task.expect("a thread").file_name();
+            let thread = thread.to_str().expect("a number");
+            tool("renice", ["-n", &nice.to_string(), "-p", thread]);
+        }
     }
 
     /// Ends it as Ctrl-C does.
@@ -69,4 +92,9 @@ impl Drop for Recorder {
             let _ = child.wait();
         }
     }
+}
+
+fn bytes_of(paths: &[PathBuf]) -> u64 {
+    let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    paths.iter().map(bytes).sum()
 }

@@ -29,6 +29,8 @@ pub(super) struct Plan {
 #[derive(Debug)]
 struct Planned {
     name: &'static str,
+    /// Whether each of its records begins a request of the tape.
+    begins_requests: bool,
     layout: BlockTracepoint,
     filter: String,
 }
@@ -75,6 +77,7 @@ impl Plan {
             match layout(tracefs, name, step) {
                 Ok(layout) => plan.tracepoints.push(Planned {
                     name,
+                    begins_requests: begins_requests(devices, step),
                     layout,
                     filter,
                 }),
@@ -100,11 +103,12 @@ impl Plan {
         let mut opened: Option<Opened> = None;
         for planned in &self.tracepoints {
             let watermark = u32::try_from(self.ring_bytes / WATERMARK_PART).unwrap_or(u32::MAX);
-            let event = match TracepointEvent::open(planned.layout.id(), cpu, watermark) {
+            let mut event = match TracepointEvent::open(planned.layout.id(), cpu, watermark) {
                 Ok(event) => event,
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
                 Err(error) => return Err(rights::perf_error(planned.name, error)),
             };
+            event.begins_requests = planned.begins_requests;
             event
                 .filter(&planned.filter)
                 .map_err(|source| system("filtering events", source))?;
@@ -187,6 +191,17 @@ fn filter(devices: &[BlockDevice], step: Step) -> Option<String> {
         .map(|device| format!("dev == {}", device.number.in_kernel()))
         .collect();
     (!terms.is_empty()).then(|| terms.join(" || "))
+}
+
+/// Whether this step begins a request. Where both layers are recorded at once, what is queued may be
+/// of either: only what is issued is certain.
+fn begins_requests(devices: &[BlockDevice], step: Step) -> bool {
+    let only = |layer| devices.iter().all(|device| device.layer == layer);
+    match step {
+        Step::Queued => only(Layer::Queue),
+        Step::Issued => true,
+        _ => false,
+    }
 }
 
 /// Whether the tracepoint of this step only adds to counters.

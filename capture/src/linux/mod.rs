@@ -11,10 +11,13 @@ mod processes;
 mod recorder;
 mod rights;
 mod rings;
+mod segments;
 mod session;
 mod sys;
+mod tape_files;
 mod tracefs;
 mod writer;
 
 pub use doctor::doctor;
 pub use session::Session;
+pub use tape_files::TapeFiles;

@@ -39,12 +39,21 @@ pub(super) struct Recorder<'a, 'scope> {
     batch: Batch,
     warnings: Vec<Warning>,
     duration_ns: Option<u64>,
+    fail_on_loss: bool,
     start_ns: u64,
     /// When the recording ended for its requests, and why.
     ending: Option<(u64, Ended)>,
     told_ns: u64,
     anchored_ns: u64,
     totals: Totals,
+}
+
+/// A recording that is over.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub elapsed: Duration,
+    pub lost_requests: Option<u64>,
+    pub warnings: Vec<Warning>,
 }
 
 /// What the samples go through.
@@ -55,6 +64,8 @@ struct Intake {
     processes: Processes,
     counters: Counters,
     losses: Vec<Loss>,
+    /// Requests whose beginning was lost, as long as the kernel tells.
+    lost_requests: Option<u64>,
     /// Time 0 of the tape on the monotonic clock.
     zero_ns: u64,
     /// What is older belongs to the time before everything was armed.
@@ -92,6 +103,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
                 processes: Processes::default(),
                 counters: Counters::default(),
                 losses: Vec::new(),
+                lost_requests: Some(0),
                 zero_ns: zero.time_ns,
                 start_ns,
             },
@@ -99,6 +111,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             batch: Batch::default(),
             warnings,
             duration_ns,
+            fail_on_loss: options.fail_on_loss,
             start_ns,
             ending: None,
             told_ns: start_ns,
@@ -119,6 +132,9 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             self.look_for_end(now_ns, stop);
             self.round(now_ns)?;
             self.look_around(now_ns, progress);
+            if self.writer.is_gone() {
+                return Err(WriterGone);
+            }
             if let Some((end_ns, ended)) = self.ending {
                 let all_taken = now_ns > end_ns.saturating_add(2 * MARGIN_NS);
                 let idle = all_taken && self.intake.pairing.in_flight() == 0;
@@ -130,15 +146,16 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         }
     }
 
-    /// Time until the end of the recording, and what there is to know about it.
-    pub fn end(self) -> (Duration, Vec<Warning>) {
+    /// What there is to know about the recording.
+    pub fn end(self) -> Over {
         let end_ns = self
             .ending
             .map_or_else(clock::monotonic_ns, |(end_ns, _)| end_ns);
-        (
-            Duration::from_nanos(end_ns.saturating_sub(self.start_ns)),
-            self.warnings,
-        )
+        Over {
+            elapsed: Duration::from_nanos(end_ns.saturating_sub(self.start_ns)),
+            lost_requests: self.intake.lost_requests,
+            warnings: self.warnings,
+        }
     }
 
     /// Waits until a ring fills, or for a moment.
@@ -183,6 +200,8 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             .is_some_and(|duration_ns| elapsed_ns >= duration_ns)
         {
             Ended::Duration
+        } else if self.fail_on_loss && self.totals.lost_events > 0 {
+            Ended::Lost
         } else if self.intake.gone.iter().all(|gone| *gone) {
             Ended::DevicesGone
         } else {
@@ -248,6 +267,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             lost_events: self.totals.lost_events,
             tape_bytes: self.writer.bytes(),
             in_flight: self.intake.pairing.in_flight() as u64,
+            segments: self.writer.segments(),
         });
     }
 
@@ -340,6 +360,8 @@ impl Intake {
             lost.to_ns.saturating_sub(self.zero_ns),
         );
         self.pairing.lost(to_ns);
+        let requests = self.lost_requests.zip(lost.requests);
+        self.lost_requests = requests.map(|(sum, more)| sum + more);
         self.losses.push(Loss {
             from_ns,
             to_ns,

@@ -58,6 +58,8 @@ pub(super) struct Lost {
     pub from_ns: u64,
     pub to_ns: u64,
     pub events: u64,
+    /// Those of them that began a request, if the kernel tells.
+    pub requests: Option<u64>,
     pub reason: LossReason,
 }
 
@@ -75,6 +77,8 @@ struct CpuRing {
     full: Option<Full>,
     /// Samples that the kernel dropped and that are accounted for.
     known_lost: u64,
+    /// Those of them that began a request.
+    known_lost_requests: u64,
     /// Its processor went offline.
     dead: bool,
 }
@@ -109,6 +113,7 @@ impl Rings {
             last_ns: now_ns,
             full: None,
             known_lost: 0,
+            known_lost_requests: 0,
             dead: false,
         });
     }
@@ -258,6 +263,7 @@ impl CpuRing {
                     from_ns: self.last_ns,
                     to_ns: time_ns,
                     events: 0,
+                    requests: Some(0),
                     reason,
                 }));
             }
@@ -361,15 +367,25 @@ impl CpuRing {
     /// Tells what was dropped and is not accounted for. `told_count` is the number in a record,
     /// for kernels that do not count by event.
     fn tell_lost(&mut self, to_ns: u64, told_count: Option<u64>, told: &mut dyn FnMut(Told<'_>)) {
-        let events = [self.ring.event()].into_iter().chain(&self.others);
-        let counted: Option<u64> = events.map(TracepointEvent::lost).sum();
-        let events = match counted {
-            Some(lost) => {
-                let more = lost.saturating_sub(self.known_lost);
-                self.known_lost = lost;
-                more
+        let (mut lost, mut lost_requests) = (Some(0), 0);
+        for event in [self.ring.event()].into_iter().chain(&self.others) {
+            let of_event = event.lost();
+            lost = lost.zip(of_event).map(|(sum, more)| sum + more);
+            if event.begins_requests {
+                lost_requests += of_event.unwrap_or(0);
             }
-            None => told_count.unwrap_or(0),
+        }
+        let (events, requests) = match lost {
+            Some(lost) => {
+                let known = std::mem::replace(&mut self.known_lost, lost);
+                let known_requests =
+                    std::mem::replace(&mut self.known_lost_requests, lost_requests);
+                (
+                    lost.saturating_sub(known),
+                    Some(lost_requests.saturating_sub(known_requests)),
+                )
+            }
+            None => (told_count.unwrap_or(0), None),
         };
         if events > 0 {
             let reason = LossReason::RingFull;
@@ -377,6 +393,7 @@ impl CpuRing {
                 from_ns: self.last_ns,
                 to_ns,
                 events,
+                requests,
                 reason,
             }));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -18,9 +18,10 @@ use super::devices::{self, BlockDevice};
 use super::recorder::Recorder;
 use super::rights;
 use super::rings::Rings;
+use super::segments::Beginning;
 use super::tracefs::TraceFs;
-use super::writer::{Beginning, Writer};
-use crate::{CaptureError, Options, Progress, Report, Warning};
+use super::writer::Writer;
+use crate::{CaptureError, Destination, Options, Progress, Report, Warning};
 
 /// A recording that is armed: from here on the kernel collects events.
 #[derive(Debug)]
@@ -79,7 +80,8 @@ impl Session {
         &self.warnings
     }
 
-    /// Records into `sink` until `stop` is set, the duration is over, or the devices are gone.
+    /// Records into `destination` until `stop` is set, the duration is over, a bound is reached, or
+    /// the devices are gone.
     ///
     /// `progress` is called about once a second, on the calling thread. Requests that are in flight
     /// at the end are waited for, up to a second.
@@ -88,30 +90,43 @@ impl Session {
     /// When the tape cannot be written. What was written until then is a readable tape.
     pub fn run(
         self,
-        sink: impl Write + Send,
+        destination: &mut impl Destination,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Report, CaptureError> {
+        let bounds = self.options.bounds;
+        if let Some(free) = destination
+            .free_bytes()
+            .filter(|free| *free < bounds.min_free_bytes)
+        {
+            let floor = bounds.min_free_bytes;
+            return Err(CaptureError::NoSpace { free, floor });
+        }
         thread::scope(|scope| {
-            let writer = Writer::spawn(scope, sink, self.beginning());
+            let writer = Writer::spawn(scope, destination, bounds, self.beginning());
             let pairing = self.pairing();
             let mut recorder = Recorder::new(self, pairing, &writer);
-            // If the writer is gone, its own error says more than that.
+            // If the writer is gone, its own end says more than that.
             let outcome = recorder.record(stop, progress);
-            let (elapsed, mut warnings) = recorder.end();
-            let (summary, tape_bytes) = writer.finish()?;
-            let ended = outcome.map_err(|_| CaptureError::WriterEnded)?;
-            if summary.counters.lost_events > 0 {
-                warnings.push(Warning::EventsLost {
-                    events: summary.counters.lost_events,
-                });
+            let mut over = recorder.end();
+            let written = writer.finish()?;
+            let ended = match (outcome, written.ended) {
+                (_, Some(ended)) | (Ok(ended), None) => ended,
+                (Err(_), None) => return Err(CaptureError::WriterEnded),
+            };
+            let lost = written.summary.counters.lost_events;
+            if lost > 0 {
+                over.warnings.push(Warning::EventsLost { events: lost });
             }
             Ok(Report {
-                summary,
-                tape_bytes,
-                elapsed,
+                summary: written.summary,
+                tape_bytes: written.bytes,
+                segments: written.segments,
+                removed: written.removed,
+                lost_requests: over.lost_requests,
+                elapsed: over.elapsed,
                 ended,
-                warnings,
+                warnings: over.warnings,
             })
         })
     }
@@ -172,6 +187,7 @@ fn check(options: &Options) -> Result<(), CaptureError> {
     if !bytes.is_power_of_two() || bytes < least.max(rustix::param::page_size()) {
         return Err(CaptureError::RingSize { bytes, least });
     }
+    options.bounds.check()?;
     match options.devices.len() {
         0 => Err(CaptureError::NoDevice),
         1..=MOST_DEVICES => Ok(()),

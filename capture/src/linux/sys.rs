@@ -67,6 +67,8 @@ const _: () = assert!(size_of::<Attr>() == 112);
 pub(super) struct TracepointEvent {
     fd: OwnedFd,
     counts_lost: bool,
+    /// Whether each of its samples begins a request of the tape.
+    pub begins_requests: bool,
 }
 
 impl TracepointEvent {
@@ -77,6 +79,7 @@ impl TracepointEvent {
             Ok(fd) => Ok(TracepointEvent {
                 fd,
                 counts_lost: true,
+                begins_requests: false,
             }),
             // Before Linux 6.0 a read does not tell how many samples were lost.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
@@ -84,6 +87,7 @@ impl TracepointEvent {
                 Ok(TracepointEvent {
                     fd,
                     counts_lost: false,
+                    begins_requests: false,
                 })
             }
             Err(error) => Err(error),
@@ -96,6 +100,7 @@ impl TracepointEvent {
         TracepointEvent {
             fd: file,
             counts_lost: false,
+            begins_requests: false,
         }
     }
 
@@ -169,6 +174,16 @@ fn open(tracepoint: u16, cpu: u32, watermark_bytes: u32, read_format: u64) -> io
     check(fd)?;
     // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Begins to write a range of a file to its device, on behalf of the calling thread, and does not wait.
+pub(super) fn begin_writeback(file: &std::fs::File, from: u64, length: u64) -> io::Result<()> {
+    let offset = |bytes| libc::off64_t::try_from(bytes).map_err(io::Error::other);
+    let (from, length) = (offset(from)?, offset(length)?);
+    // SAFETY: the call takes numbers and an open descriptor by value.
+    check(unsafe {
+        libc::sync_file_range(file.as_raw_fd(), from, length, libc::SYNC_FILE_RANGE_WRITE)
+    })
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

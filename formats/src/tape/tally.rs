@@ -12,7 +12,7 @@ pub const MAX_INDEX: usize = 16_384;
 
 impl Summary {
     /// Adds the totals of more requests.
-    pub(super) fn merge(&mut self, other: &Summary) {
+    pub fn merge(&mut self, other: &Summary) {
         if other.requests > 0 {
             let first = if self.requests == 0 {
                 other.first_ns
