@@ -683,6 +683,20 @@ fn a_trailer_that_belongs_to_no_footer_is_noticed() {
     }
 }
 
+#[test]
+fn a_joined_tape_is_finished_if_each_part_is() {
+    let (bytes, _) = tape();
+    let finished = |tape: &[u8]| check(Cursor::new(tape)).unwrap().finished;
+    assert!(finished(&[&bytes[..], &bytes].concat()));
+    // Cut between two records, or before the trailer: nothing else is wrong with such a part.
+    for place in places(&bytes) {
+        let cut = &bytes[..place.end];
+        assert!(!finished(&[cut, &bytes].concat()), "up to {}", place.end);
+        assert!(!finished(&[&bytes, cut].concat()), "up to {}", place.end);
+        assert!(!finished(&[&bytes, cut, &bytes].concat()));
+    }
+}
+
 /// No program ever wrote it: a newer one would not help.
 #[test]
 fn a_header_of_version_0_is_damage() {

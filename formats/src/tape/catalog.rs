@@ -61,6 +61,8 @@ pub struct Catalog {
     pub parts: Vec<Part>,
     pub tally: Tally,
     progress: Progress,
+    /// Whether a part other than the last was cut off.
+    cut_before: bool,
     /// Where the first tape starts that is one too many.
     beyond: Option<u64>,
     /// Whether the record that comes next stands right behind damage.
@@ -76,6 +78,7 @@ impl Catalog {
             self.beyond.get_or_insert(offset);
         }
         self.within(offset)?;
+        self.cut_before |= !self.parts.is_empty() && !self.progress.finished;
         self.parts.push(Part {
             offset,
             by_clock: true,
@@ -111,9 +114,9 @@ impl Catalog {
         self.progress.finished = self.progress.seam.concluded();
     }
 
-    /// Whether the last tape has a footer and a trailer.
+    /// Whether each part has a footer and a trailer.
     pub fn finished(&self) -> bool {
-        self.progress.finished
+        self.progress.finished && !self.cut_before
     }
 
     /// The part in which an offset lies.
