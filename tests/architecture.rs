@@ -51,6 +51,7 @@ fn crates_depend_only_downwards() {
         ),
         ("iotape-capture", vec!["iotape-formats"]),
         ("blktrace-parse", vec![]),
+        ("etl-parse", vec![]),
         ("iotape-formats", vec!["blktrace-parse"]),
         ("iotape-replay", vec!["iotape-formats"]),
     ];
