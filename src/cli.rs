@@ -188,13 +188,15 @@ pub enum ExportFormat {
 
 /// Make a tape of another tool's files.
 ///
-/// Reads this project's CSV and the per-CPU files of blktrace.
+/// Reads this project's CSV, the per-CPU files of blktrace, and event trace logs of Windows (.etl) with
+/// disk I/O. A file without any is no tape: what it holds is said, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
     "Examples:\n",
     "  iotape import mail.csv -o mail.iotape\n",
     "  iotape import sda.blktrace.0 sda.blktrace.1 -o sda.iotape\n",
-    "  iotape import sda -o sda.iotape          (sda.blktrace.0, .1 and so on)\n\n",
+    "  iotape import sda -o sda.iotape          (sda.blktrace.0, .1 and so on)\n",
+    "  iotape import server.etl -o server.iotape\n\n",
     EXIT_STATUS
 ]))]
 pub struct ImportArgs {
@@ -226,6 +228,8 @@ pub enum ImportFormat {
     Csv,
     /// The per-CPU files of blktrace.
     Blktrace,
+    /// An event trace log of Windows (.etl).
+    Etl,
 }
 
 /// Read a whole tape and verify every record.

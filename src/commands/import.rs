@@ -1,13 +1,14 @@
 //! `iotape import`: another tool's files into a tape.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use iotape_formats::import::{blktrace, csv};
+use iotape_formats::import::{blktrace, csv, etl};
 use iotape_formats::tape::{Layer, Summary};
 
-use crate::cli::{ImportArgs, ImportFormat};
+use crate::cli::{ImportArgs, ImportFormat, LayerArg};
 use crate::commands::print;
 use crate::exit::{Failure, Outcome, warn};
 use crate::files::NewFile;
@@ -21,8 +22,9 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
         ImportFormat::Auto => detect(&args.files[0])?,
         named => named,
     };
-    let summary = match format {
+    let (summary, outcome) = match format {
         ImportFormat::Blktrace => import_blktrace(args),
+        ImportFormat::Etl => import_etl(args),
         ImportFormat::Csv | ImportFormat::Auto => import_csv(args),
     }?;
     let counters = &summary.counters;
@@ -34,24 +36,26 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
         units::count(counters.late),
         units::count(counters.lost_events),
     ))?;
-    Ok(Outcome::flawed_if(counters.lost_events > 0))
+    Ok(outcome)
 }
 
-/// What is no trace of blktrace's is read as CSV, whose reader says what it misses. A name without a
-/// file may be mistyped: blktrace's importer says what it looked for.
+/// What is no binary trace is read as CSV, whose reader says what it misses. A name without a file
+/// may be mistyped: blktrace's importer says what it looked for.
 fn detect(path: &Path) -> Result<ImportFormat, Failure> {
     if path == Path::new("-") {
         return Ok(ImportFormat::Csv);
     }
-    let is_trace = !path.exists() || blktrace::is_trace(path).map_err(Failure::new)?;
-    Ok(if is_trace {
-        ImportFormat::Blktrace
-    } else {
-        ImportFormat::Csv
+    if !path.exists() || blktrace::is_trace(path).map_err(Failure::new)? {
+        return Ok(ImportFormat::Blktrace);
+    }
+    let is_etl = etl::is_trace(path).map_err(|error| Failure::at(path.display(), error))?;
+    Ok(match is_etl {
+        true => ImportFormat::Etl,
+        false => ImportFormat::Csv,
     })
 }
 
-fn import_csv(args: &ImportArgs) -> Result<Summary, Failure> {
+fn import_csv(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
     let [path] = args.files.as_slice() else {
         return Err(Failure::usage("a CSV is one file; name one"));
     };
@@ -72,10 +76,46 @@ fn import_csv(args: &ImportArgs) -> Result<Summary, Failure> {
     let (_, summary) = csv::import(source, &options, sink, &mut show)
         .map_err(|error| Failure::at(path.display(), error))?;
     tape.keep()?;
-    Ok(summary)
+    Ok((summary, Outcome::Done))
 }
 
-fn import_blktrace(args: &ImportArgs) -> Result<Summary, Failure> {
+fn import_etl(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
+    let [path] = args.files.as_slice() else {
+        return Err(Failure::usage("an .etl is one file; name one"));
+    };
+    if matches!(args.layer, Some(LayerArg::Queue)) {
+        return Err(Failure::usage(
+            "an .etl tells requests of the device layer only; leave out --layer queue",
+        ));
+    }
+    let failed = |error: &dyn Display| Failure::at(path.display(), error);
+    let source = File::open(path).map_err(|error| failed(&error))?;
+    let options = etl::Options {
+        tool: TOOL.to_owned(),
+        level: args.level.into(),
+    };
+    let mut line = ProgressLine::new(false);
+    let mut show = |progress: &etl::Progress| {
+        line.show(&format!(
+            "{} of {} read, {} requests",
+            units::bytes(progress.bytes),
+            units::bytes(progress.of_bytes),
+            units::count(progress.requests)
+        ));
+    };
+    let (tape, sink) = NewFile::begin(&args.output, args.force)?;
+    let (_, report) =
+        etl::import(source, &options, sink, &mut show).map_err(|error| failed(&error))?;
+    tape.keep()?;
+    line.clear();
+    for warning in report.warnings() {
+        warn(format_args!("{}: {warning}", path.display()));
+    }
+    let outcome = Outcome::flawed_if(report.is_flawed());
+    Ok((report.summary, outcome))
+}
+
+fn import_blktrace(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
     let files: &[PathBuf] = &args.files;
     let sources = blktrace::open_files(files).map_err(Failure::new)?;
     let options = blktrace::Options {
@@ -98,5 +138,6 @@ fn import_blktrace(args: &ImportArgs) -> Result<Summary, Failure> {
     for warning in report.warnings() {
         warn(warning);
     }
-    Ok(report.summary)
+    let outcome = Outcome::flawed_if(report.summary.counters.lost_events > 0);
+    Ok((report.summary, outcome))
 }

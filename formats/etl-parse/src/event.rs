@@ -146,6 +146,13 @@ pub(crate) fn frame_at(buffer: &[u8], start: usize) -> Option<Result<Frame, BadE
     Some(frame(event, start).ok_or(BadEvent))
 }
 
+/// Whether these are the first bytes of the event that every file begins with.
+pub(crate) fn is_log_header(event: &[u8]) -> bool {
+    let start = |range: std::ops::Range<usize>| event.get(range).unwrap_or_default();
+    let is_system = matches!(start(2..4), [0x01 | 0x02, 0xc0]);
+    is_system && start(6..8) == [0, 0]
+}
+
 #[inline]
 fn frame(event: &[u8], start: usize) -> Option<Frame> {
     let flags = u8_at(event, FLAGS_AT)?;

@@ -62,4 +62,4 @@ pub use error::Error;
 pub use event::{Event, EventId, HeaderKind};
 pub use guid::Guid;
 pub use log_header::{LogHeader, mode};
-pub use read::Reader;
+pub use read::{Reader, is_trace};

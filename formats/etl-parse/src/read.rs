@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::damage::{Damage, Losses};
 use crate::decompress::{Compression, decompress};
 use crate::error::Error;
-use crate::event::{Event, frame_at};
+use crate::event::{self, Event, frame_at};
 use crate::kernel::hook;
 use crate::log_header::{LogHeader, mode};
 use crate::source::Source;
@@ -208,10 +208,7 @@ impl<R: Read + Seek> Reader<R> {
         let Some(stream) = self.streams.get_mut(index) else {
             return Ok(false);
         };
-        let next = stream
-            .frame
-            .as_ref()
-            .map_or(usize::MAX, crate::event::Frame::next);
+        let next = stream.frame.as_ref().map_or(usize::MAX, event::Frame::next);
         if stream.take_frame(next, &mut self.damage) {
             return Ok(true);
         }
@@ -358,6 +355,13 @@ impl<R: Read + Seek> Reader<R> {
         self.start = Walk::circular(self.source.len(), first_end, oldest);
         Ok(())
     }
+}
+
+/// Whether a file that begins with `start` is a trace; 256 bytes are enough to tell.
+pub fn is_trace(start: &[u8]) -> bool {
+    let plausible = BufferHeader::parse(start).is_some_and(|header| header.is_plausible());
+    let event = start.get(HEADER_BYTES..).unwrap_or_default();
+    plausible && event::is_log_header(event)
 }
 
 /// The numbers of buffers.

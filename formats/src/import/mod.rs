@@ -5,3 +5,4 @@
 
 pub mod blktrace;
 pub mod csv;
+pub mod etl;

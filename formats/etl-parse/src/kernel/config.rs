@@ -6,6 +6,17 @@ use crate::event::Event;
 
 use super::hook;
 
+/// Name of the traced host, from `SystemConfig_CPU`; `None` if the event is another or too short.
+pub fn host_name(event: &Event<'_>) -> Option<String> {
+    const NAME_AT: usize = 20;
+    const NAME_END: usize = NAME_AT + 512;
+    if event.hook()? != hook::CPU {
+        return None;
+    }
+    let (name, _) = utf16_at(event.payload.get(..NAME_END)?, NAME_AT);
+    (!name.is_empty()).then_some(name)
+}
+
 /// A physical disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhyDisk {

@@ -8,7 +8,7 @@ mod config;
 mod disk_io;
 mod process;
 
-pub use config::{LogDisk, PhyDisk};
+pub use config::{LogDisk, PhyDisk, host_name};
 pub use disk_io::{DiskFlush, DiskInit, DiskIo, DiskTransfer, KERNEL_DISK, Response};
 pub use process::{ProcessInfo, ThreadInfo};
 
@@ -46,6 +46,8 @@ pub mod hook {
     pub const THREAD_RUNDOWN_START: u16 = 0x0503;
     /// A thread that was there when the trace ended.
     pub const THREAD_RUNDOWN_END: u16 = 0x0504;
+    /// Processors and name of the host.
+    pub const CPU: u16 = 0x0b0a;
     /// A physical disk.
     pub const PHY_DISK: u16 = 0x0b0b;
     /// A partition.

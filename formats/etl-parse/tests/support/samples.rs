@@ -1,16 +1,20 @@
 //! Real traces, which are not part of the repository.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 /// The bytes of a sample; those of the packed ones (`.xz`, `.zip`) are unpacked by Python. `None`,
 /// and the reason on standard error, when that cannot be.
 pub fn sample(name: &str) -> Option<Vec<u8>> {
-    let folder = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/samples/etl"
-    ));
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let folder = folders
+        .map(|folder| folder.join("shared/samples/etl"))
+        .find(|folder| folder.is_dir());
+    let Some(folder) = folder else {
+        eprintln!("skipped: no shared/samples/etl beside the repository");
+        return None;
+    };
     let path = folder.join(name);
     if !path.is_file() {
         eprintln!("skipped: no {}", path.display());

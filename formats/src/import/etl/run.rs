@@ -1,0 +1,172 @@
+//! The pass over all events, in the order of their times.
+
+use std::io::{Read, Seek, Write};
+
+use etl_parse::{Event, EventId, Reader};
+
+use super::devices::Devices;
+use super::error::ImportError;
+use super::header::header;
+use super::output::Output;
+use super::people::People;
+use super::providers::Tally;
+use super::report::Report;
+use super::requests::Requests;
+use super::survey::survey;
+use super::{Options, Progress};
+use crate::tape::{Counters, Loss, LossReason};
+
+/// Events between two calls of the progress callback.
+const PROGRESS_EVERY: u64 = 1 << 18;
+
+/// An import under way.
+pub(super) struct Run<R, W: Write> {
+    reader: Reader<R>,
+    people: People,
+    requests: Requests,
+    tally: Tally,
+    malformed: u64,
+    /// Time of the latest event, since the start of the trace.
+    end_ticks: i64,
+    output: Output<W>,
+}
+
+impl<R: Read + Seek, W: Write> Run<R, W> {
+    /// Opens the trace and begins the tape.
+    pub fn start(source: R, options: &Options, sink: W) -> Result<Run<R, W>, ImportError> {
+        let mut reader = Reader::open(source)?;
+        let survey = survey(&mut reader)?;
+        let clock = *reader.clock();
+        let header = header(options, reader.header(), &clock, &survey, survey.origin);
+        let devices = Devices::new(survey.disks);
+        let wall_ns = clock.start_wall_ns();
+        Ok(Run {
+            people: survey.people,
+            requests: Requests::new(clock, survey.origin),
+            tally: Tally::default(),
+            malformed: 0,
+            end_ticks: reader.header().start_ticks,
+            output: Output::start(sink, &header, options.level, devices, wall_ns)?,
+            reader,
+        })
+    }
+
+    /// Reads everything and finishes the tape.
+    pub fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Result<(W, Report), ImportError> {
+        while let Some(event) = self.reader.next_event()? {
+            self.tally.add(&event);
+            self.end_ticks = self.end_ticks.max(event.ticks.unwrap_or(i64::MIN));
+            if is_of_interest(&event) {
+                self.malformed += u64::from(event.id == EventId::Malformed);
+                self.people.learn(&event);
+                if let Some(traced) = self.requests.take(&event, &self.people) {
+                    self.output.take(traced)?;
+                }
+            }
+            if self.tally.events().is_multiple_of(PROGRESS_EVERY) {
+                progress(&Progress {
+                    bytes: self.reader.bytes_read(),
+                    of_bytes: self.reader.file_bytes(),
+                    events: self.tally.events(),
+                    requests: self.output.requests(),
+                });
+            }
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Result<(W, Report), ImportError> {
+        if self.requests.origin().is_none() {
+            return Err(ImportError::NoDiskIo {
+                tally: Box::new(self.tally),
+                lost_events: u64::from(self.reader.losses().events),
+            });
+        }
+        self.output.drain()?;
+        self.requests.inits.finish();
+        self.losses()?;
+        let mut report = self.report();
+        self.output.count(&counters(&report));
+        let (sink, summary) = self.output.finish()?;
+        report.summary = summary;
+        Ok((sink, report))
+    }
+
+    /// Writes what the session lost. When it lost it, it tells at best for all losses together.
+    fn losses(&mut self) -> Result<(), ImportError> {
+        let losses = *self.reader.losses();
+        let clock = self.reader.clock();
+        let time_ns = |ticks: i64| {
+            let ns = clock.since_start_ns(ticks);
+            ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+        };
+        let start_ticks = self.reader.header().start_ticks;
+        let (from, to) = losses.flagged_span.unwrap_or((start_ticks, self.end_ticks));
+        let (from_ns, to_ns) = (time_ns(from), time_ns(to));
+        let buffers = u64::from(losses.buffers).max(losses.missing_numbers);
+        let unexplained = match losses.events == 0 && buffers == 0 {
+            true => losses.flagged_buffers,
+            false => 0,
+        };
+        let all = [
+            (u64::from(losses.events), LossReason::RingFull),
+            // At least one event each.
+            (buffers, LossReason::SequenceGap),
+            (unexplained, LossReason::Unknown),
+        ];
+        for (events, reason) in all.into_iter().filter(|(events, _)| *events > 0) {
+            let loss = Loss {
+                from_ns: 0,
+                to_ns: 0,
+                events,
+                reason,
+            };
+            self.output.lost(loss, from_ns, to_ns)?;
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Report {
+        let counts = self.requests.counts;
+        let inits = &self.requests.inits;
+        Report {
+            events: self.tally.events(),
+            damage: self.reader.damage().clone(),
+            losses: *self.reader.losses(),
+            malformed: self.malformed + counts.malformed,
+            without_latency: counts.without_response,
+            before_zero: self.output.before_zero,
+            unfinished: inits.unfinished,
+            inits_agreed: inits.agreed,
+            inits_contradicted: inits.contradicted,
+            other_source: counts.other_origin,
+            refused: self.output.refused,
+            ..Report::default()
+        }
+    }
+}
+
+/// What the tape counts besides requests.
+fn counters(report: &Report) -> Counters {
+    let damage = &report.damage;
+    let damaged = damage.regions.len() as u64
+        + u64::from(damage.torn_tail.is_some())
+        + damage.bad_events
+        + damage.bad_compression
+        + damage.refused_buffers;
+    Counters {
+        unpaired_issues: report.unfinished,
+        undecodable: damaged + report.malformed + report.refused,
+        ..Counters::default()
+    }
+}
+
+/// Whether the event may tell of a request, a process or a thread: most of a trace does not.
+#[inline]
+fn is_of_interest(event: &Event<'_>) -> bool {
+    match event.id {
+        EventId::Kernel { hook } => matches!(hook >> 8, 0x01 | 0x03 | 0x05),
+        EventId::Class { .. } | EventId::Provider { .. } | EventId::Malformed => true,
+        EventId::Message { .. } | EventId::Other => false,
+    }
+}
