@@ -13,6 +13,7 @@
 //! - [`Event`] is an event: its header, of whatever form, and its payload.
 //! - [`kernel`] reads the payloads of the kernel's disk, process, thread and configuration events.
 //! - [`decompress()`] decodes LZNT1, XPRESS and XPRESS Huffman.
+//! - [`encode`] writes traces, for tests.
 //!
 //! Memory does not depend on the length of the file: one buffer for each processor.
 //!
@@ -43,6 +44,7 @@ mod bytes;
 mod clock;
 mod damage;
 mod decompress;
+pub mod encode;
 mod error;
 mod event;
 mod guid;

@@ -1,0 +1,530 @@
+//! Windows event traces become tapes. The traces are made in memory, with known values.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+use std::io::Cursor;
+
+use etl_parse::encode::{Encoder, payload, usual_header};
+use etl_parse::kernel::{
+    DiskFlush, DiskInit, DiskTransfer, KERNEL_DISK, PhyDisk, ProcessInfo, Response, ThreadInfo,
+    hook,
+};
+use etl_parse::{Compression, Event, EventId, HeaderKind, LogHeader, PointerWidth};
+use iotape_formats::import::etl::{ImportError, Options, Report, import};
+use iotape_formats::tape::{Anchor, Block, ErrorCodes, Layer, Loss, LossReason, TapeReader};
+use iotape_formats::{Flags, Op, Process, Request};
+
+/// Ticks of 100 ns from the start of the trace.
+const START: i64 = 600_000_000;
+const WIDTH: PointerWidth = PointerWidth::Bits64;
+/// 132,000,000,600,000,000 * 100 ns after 1601, in ns after 1970.
+const START_WALL_NS: i64 = 1_555_526_460_000_000_000;
+
+/// A trace under way, in compressed buffers of 4 KiB.
+struct Trace(Encoder<Vec<u8>>);
+
+impl Trace {
+    fn new(header: &LogHeader) -> Trace {
+        let compression = Some(Compression::Xpress);
+        Trace(Encoder::start(Vec::new(), header, compression).unwrap())
+    }
+
+    fn push(&mut self, at: i64, hook: u16, version: u8, payload: &[u8]) -> &mut Trace {
+        self.event(
+            at,
+            EventId::Kernel { hook },
+            HeaderKind::PerfInfo,
+            version,
+            payload,
+        )
+    }
+
+    fn event(
+        &mut self,
+        at: i64,
+        id: EventId,
+        kind: HeaderKind,
+        version: u8,
+        payload: &[u8],
+    ) -> &mut Trace {
+        let event = Event {
+            kind,
+            id,
+            version,
+            ticks: Some(START + at),
+            processor: 1,
+            process_id: Some(77),
+            thread_id: Some(78),
+            pointers: WIDTH,
+            payload,
+            extended: &[],
+        };
+        self.0.push(&event).unwrap();
+        self
+    }
+
+    /// An Init of process 77 on processor 1.
+    fn init(&mut self, at: i64, irp: u64) -> &mut Trace {
+        let init = DiskInit {
+            irp,
+            thread_id: Some(78),
+        };
+        let id = EventId::Kernel {
+            hook: hook::DISK_WRITE_INIT,
+        };
+        let payload = payload::disk_init(&init, 3, WIDTH);
+        self.event(at, id, HeaderKind::System, 3, &payload)
+    }
+
+    fn done(&mut self, at: i64, version: u8, done: &DiskTransfer) -> &mut Trace {
+        let hook = if done.is_write {
+            hook::DISK_WRITE
+        } else {
+            hook::DISK_READ
+        };
+        self.push(
+            at,
+            hook,
+            version,
+            &payload::disk_transfer(done, version, WIDTH),
+        )
+    }
+
+    fn process(&mut self, at: i64, hook: u16, process_id: u32, image: &str) -> &mut Trace {
+        let process = ProcessInfo {
+            process_id,
+            image: image.to_owned(),
+            is_end: false,
+        };
+        self.push(at, hook, 4, &payload::process(&process, 4, WIDTH))
+    }
+
+    fn finish(self) -> Vec<u8> {
+        self.0.finish().unwrap()
+    }
+}
+
+fn small_header() -> LogHeader {
+    LogHeader {
+        buffer_size: 4096,
+        ..usual_header()
+    }
+}
+
+fn trace() -> Trace {
+    Trace::new(&small_header())
+}
+
+/// A write of 4 KiB that took `ticks`.
+fn write(irp: u64, offset: u64, ticks: u64) -> DiskTransfer {
+    DiskTransfer {
+        is_write: true,
+        disk: 2,
+        irp_flags: 0,
+        bytes: 4096,
+        offset,
+        file_object: 5,
+        irp: Some(irp),
+        response: Response::PerfTicks(ticks),
+        thread_id: Some(900),
+    }
+}
+
+struct Imported {
+    report: Report,
+    tape: TapeReader<Cursor<Vec<u8>>>,
+    requests: Vec<Request>,
+}
+
+fn try_import(bytes: Vec<u8>) -> Result<Imported, ImportError> {
+    let options = Options {
+        tool: "test 1".to_owned(),
+        ..Options::default()
+    };
+    let (bytes, report) = import(Cursor::new(bytes), &options, Vec::new(), &mut |_| ())?;
+    let mut tape = TapeReader::open(Cursor::new(bytes)).unwrap();
+    let mut requests = Vec::new();
+    let mut block = Block::new();
+    while tape.next_block(&mut block).unwrap() {
+        requests.extend(block.requests());
+    }
+    assert!(tape.has_footer() && tape.damage().is_clean());
+    assert_eq!(tape.summary(), &report.summary);
+    Ok(Imported {
+        report,
+        tape,
+        requests,
+    })
+}
+
+fn import_of(trace: Trace) -> Imported {
+    try_import(trace.finish()).unwrap()
+}
+
+fn process(pid: u32, name: &str) -> Option<Process> {
+    Some(Process {
+        pid,
+        name: name.into(),
+    })
+}
+
+#[test]
+fn a_completion_is_a_request_that_was_issued_its_response_earlier() {
+    let mut trace = trace();
+    trace.process(1, hook::PROCESS_RUNDOWN_START, 77, "imapd.exe");
+    trace.init(1000, 0xa0).done(
+        1500,
+        3,
+        &DiskTransfer {
+            irp_flags: 0x2_0043,
+            ..write(0xa0, 8192, 498)
+        },
+    );
+    let imported = import_of(trace);
+    let expected = Request {
+        time_ns: 100_200,
+        op: Op::Write,
+        flags: Flags::SYNC | Flags::PAGING | Flags::BACKGROUND,
+        offset_bytes: 8192,
+        length_bytes: 4096,
+        latency_ns: Some(49_800),
+        process: process(77, "imapd.exe"),
+        cpu: Some(1),
+        ..Request::default()
+    };
+    assert_eq!(imported.requests, [expected]);
+    let report = &imported.report;
+    assert_eq!((report.inits_agreed, report.inits_contradicted), (1, 0));
+    assert!(
+        !report.is_flawed() && report.warnings().is_empty(),
+        "{:?}",
+        report.warnings()
+    );
+    let anchor = Anchor {
+        time_ns: 0,
+        wall_ns: START_WALL_NS,
+    };
+    assert_eq!(imported.tape.anchors(), [anchor]);
+    let header = imported.tape.header();
+    assert_eq!(
+        (header.backend.as_str(), header.error_codes),
+        ("import:etl", ErrorCodes::NtStatus)
+    );
+    assert_eq!(header.os.as_deref(), Some("Windows 10.0 build 20348"));
+    assert_eq!(header.clock.source, "QueryPerformanceCounter");
+    assert_eq!(header.clock.resolution_ns, 100);
+}
+
+#[test]
+fn requests_leave_in_the_order_of_their_issues() {
+    let mut trace = trace();
+    // The slow one is issued first and done last; a flush is in between.
+    let flush = DiskFlush {
+        disk: 2,
+        irp_flags: 4,
+        irp: 0xf0,
+        response: Response::PerfTicks(50),
+        thread_id: None,
+    };
+    trace.done(300, 3, &write(1, 0, 10));
+    trace.push(
+        400,
+        hook::DISK_FLUSH,
+        2,
+        &payload::disk_flush(&flush, 2, WIDTH),
+    );
+    trace.done(1000, 3, &write(2, 4096, 900));
+    let imported = import_of(trace);
+    let seen: Vec<(u64, Op, u64, Option<u64>)> = imported
+        .requests
+        .iter()
+        .map(|request| {
+            (
+                request.time_ns,
+                request.op,
+                request.offset_bytes,
+                request.latency_ns,
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (10_000, Op::Write, 4096, Some(90_000)),
+            (29_000, Op::Write, 0, Some(1_000)),
+            (35_000, Op::Flush, 0, Some(5_000)),
+        ]
+    );
+    assert_eq!(imported.requests[2].flags, Flags::SYNC);
+}
+
+#[test]
+fn disks_have_the_names_and_models_that_the_end_of_the_trace_tells() {
+    let mut trace = trace();
+    for (at, disk) in [(10, 7), (20, 2), (30, 7)] {
+        trace.done(
+            at,
+            3,
+            &DiskTransfer {
+                disk,
+                ..write(1, 0, 1)
+            },
+        );
+    }
+    let disk = PhyDisk {
+        disk: 2,
+        sector_bytes: 4096,
+        sectors_per_track: 63,
+        tracks_per_cylinder: 255,
+        cylinders: 10,
+        model: "ACME Disk".to_owned(),
+        partitions: 1,
+        write_cache: true,
+    };
+    trace.push(40, hook::PHY_DISK, 2, &payload::phy_disk(&disk, WIDTH));
+    let imported = import_of(trace);
+    let [first, second] = imported.tape.devices() else {
+        panic!()
+    };
+    assert_eq!(
+        (first.name.as_str(), first.layer),
+        ("PhysicalDrive7", Layer::Device)
+    );
+    assert_eq!(
+        (first.model.as_deref(), first.logical_sector_bytes),
+        (None, None)
+    );
+    assert_eq!(second.name, "PhysicalDrive2");
+    assert_eq!(second.model.as_deref(), Some("ACME Disk"));
+    assert_eq!(second.logical_sector_bytes, Some(4096));
+    let notes = imported.tape.header().notes.join("\n");
+    assert!(
+        notes.contains("PhysicalDrive2: at least 658022400 bytes, write cache on"),
+        "{notes}"
+    );
+    let devices: Vec<u16> = imported
+        .requests
+        .iter()
+        .map(|request| request.device.0)
+        .collect();
+    assert_eq!(devices, [0, 1, 0]);
+}
+
+#[test]
+fn who_asked_is_told_by_the_init_or_else_by_the_thread() {
+    let mut trace = trace();
+    let thread = ThreadInfo {
+        thread_id: 900,
+        process_id: 55,
+    };
+    trace.push(
+        1,
+        hook::THREAD_START,
+        3,
+        &payload::thread(&thread, 3, WIDTH),
+    );
+    trace.init(10, 0xa).done(20, 3, &write(0xa, 0, 10));
+    // No Init; one that is of an earlier use of the packet; no thread.
+    trace.done(30, 3, &write(0xb, 1, 5));
+    trace.init(40, 0xc).done(90_000, 3, &write(0xc, 2, 7));
+    trace.done(
+        90_010,
+        3,
+        &DiskTransfer {
+            thread_id: Some(901),
+            ..write(0xd, 3, 5)
+        },
+    );
+    // A process that is named only when the trace ends.
+    trace.process(90_020, hook::PROCESS_RUNDOWN_END, 55, "sqlservr.exe");
+    let imported = import_of(trace);
+    let processes: Vec<Option<Process>> = imported
+        .requests
+        .iter()
+        .map(|request| request.process.clone())
+        .collect();
+    let by_thread = process(55, "sqlservr.exe");
+    assert_eq!(
+        processes,
+        [process(77, ""), by_thread.clone(), by_thread, None]
+    );
+    let cpus: Vec<Option<u32>> = imported
+        .requests
+        .iter()
+        .map(|request| request.cpu)
+        .collect();
+    assert_eq!(cpus, [Some(1), None, None, None]);
+    let report = &imported.report;
+    assert_eq!((report.inits_agreed, report.inits_contradicted), (1, 1));
+}
+
+#[test]
+fn versions_without_a_response_keep_what_they_have() {
+    let mut trace = trace();
+    trace.done(10, 0, &write(0, 512, 0));
+    trace.done(30, 1, &write(0, 1024, 20));
+    let imported = import_of(trace);
+    let seen: Vec<(u64, Option<u64>)> = imported
+        .requests
+        .iter()
+        .map(|request| (request.time_ns, request.latency_ns))
+        .collect();
+    assert_eq!(seen, [(1000, None), (1000, Some(2000))]);
+    assert_eq!(imported.report.without_latency, 1);
+}
+
+#[test]
+fn a_response_beyond_belief_is_left_empty() {
+    let mut trace = trace();
+    trace.init(10, 1).done(30, 3, &write(1, 0, u64::MAX));
+    trace.done(50, 3, &write(2, 4096, 40 * 10_000_000 * 3600));
+    let imported = import_of(trace);
+    let seen: Vec<(u64, Option<u64>)> = imported
+        .requests
+        .iter()
+        .map(|request| (request.time_ns, request.latency_ns))
+        .collect();
+    // The first has an Init, which tells when it was issued.
+    assert_eq!(seen, [(1000, Some(2000)), (5000, None)]);
+    assert_eq!(imported.report.without_latency, 1);
+}
+
+#[test]
+fn the_tape_begins_with_the_first_issue_even_before_the_trace() {
+    let mut trace = trace();
+    trace.done(100, 3, &write(1, 0, 300));
+    trace.done(200, 3, &write(2, 4096, 50));
+    trace.done(15_000_000, 3, &write(4, 0, 10));
+    // Much later, one that was issued even earlier.
+    trace.done(30_000_000, 3, &write(3, 8192, 30_005_000));
+    let imported = import_of(trace);
+    let seen: Vec<(u64, Option<u64>)> = imported
+        .requests
+        .iter()
+        .map(|request| (request.time_ns, request.latency_ns))
+        .collect();
+    let expected = [
+        (0, Some(30_000)),
+        (35_000, Some(5_000)),
+        (0, None),
+        (1_500_019_000, Some(1_000)),
+    ];
+    assert_eq!(seen, expected);
+    let anchor = Anchor {
+        time_ns: 0,
+        wall_ns: START_WALL_NS - 20_000,
+    };
+    assert_eq!(imported.tape.anchors(), [anchor]);
+    assert_eq!(
+        (
+            imported.report.before_zero,
+            imported.report.summary.counters.late
+        ),
+        (1, 1)
+    );
+}
+
+#[test]
+fn losses_are_in_the_tape() {
+    let header = LogHeader {
+        events_lost: 41,
+        buffers_lost: 2,
+        ..small_header()
+    };
+    let mut trace = Trace::new(&header);
+    trace
+        .done(100, 3, &write(1, 0, 50))
+        .done(5000, 3, &write(2, 0, 50));
+    let imported = import_of(trace);
+    let loss = |events, reason| Loss {
+        from_ns: 0,
+        to_ns: 500_000,
+        events,
+        reason,
+    };
+    let expected = [
+        loss(41, LossReason::RingFull),
+        loss(2, LossReason::SequenceGap),
+    ];
+    assert_eq!(imported.tape.losses(), expected);
+    assert_eq!(imported.report.summary.counters.lost_events, 43);
+    assert!(imported.report.is_flawed());
+    assert_eq!(
+        imported.report.warnings(),
+        ["the session lost 41 events", "the session lost 2 buffers"]
+    );
+}
+
+#[test]
+fn what_contradicts_itself_is_counted() {
+    let mut trace = trace();
+    let offset = DiskTransfer {
+        offset: i64::MAX as u64,
+        bytes: 512,
+        ..write(1, 0, 1)
+    };
+    trace.done(10, 3, &offset).done(20, 3, &write(2, 0, 1));
+    trace.push(30, hook::DISK_READ, 3, &[0; 20]);
+    trace.init(40, 9);
+    let imported = import_of(trace);
+    // An offset at the end of 63 bits is odd, but a range.
+    assert_eq!(imported.requests.len(), 2);
+    assert_eq!(
+        (imported.report.malformed, imported.report.unfinished),
+        (1, 1)
+    );
+    let counters = imported.report.summary.counters;
+    assert_eq!((counters.undecodable, counters.unpaired_issues), (1, 1));
+}
+
+#[test]
+fn kernel_disk_is_read_where_the_kernel_logger_is_not() {
+    let width = WIDTH;
+    let provider = |id| EventId::Provider {
+        provider: KERNEL_DISK,
+        id,
+        opcode: 0,
+        keyword: 0x20,
+    };
+    let bytes = payload::disk_transfer(&write(1, 4096, 30), 2, width);
+    let mut alone = trace();
+    alone.event(50, provider(11), HeaderKind::Event, 0, &bytes);
+    let imported = import_of(alone);
+    let [request] = &imported.requests[..] else {
+        panic!()
+    };
+    assert_eq!((request.time_ns, request.latency_ns), (2000, Some(3000)));
+    assert_eq!((request.op, request.process.as_ref()), (Op::Write, None));
+
+    let mut both = trace();
+    both.event(50, provider(11), HeaderKind::Event, 0, &bytes);
+    both.done(50, 3, &write(1, 4096, 30));
+    let imported = import_of(both);
+    assert_eq!(
+        (imported.requests.len(), imported.report.other_source),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_trace_without_disk_io_says_what_it_holds() {
+    let header = LogHeader {
+        events_lost: 5,
+        ..small_header()
+    };
+    let mut trace = Trace::new(&header);
+    trace
+        .process(10, hook::PROCESS_START, 1, "a")
+        .process(20, hook::PROCESS_START, 2, "b");
+    let Err(error) = try_import(trace.finish()) else {
+        panic!()
+    };
+    let text = error.to_string();
+    assert!(
+        text.starts_with(
+            "no disk I/O in this file: it holds 3 events: 2 of the kernel's Process, 1 of the \
+             kernel's EventTrace; its session lost 5 events."
+        ),
+        "{text}"
+    );
+}
