@@ -408,10 +408,12 @@ pub enum MapArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum EngineArg {
-    /// io_uring, or threads where io_uring is forbidden.
+    /// The system's best, or threads where that is forbidden.
     Auto,
-    /// io_uring.
+    /// io_uring (Linux).
     Uring,
+    /// Overlapped I/O and a completion port (Windows).
+    Iocp,
     /// One blocking call in a thread per outstanding request.
     Threads,
     /// No I/O at all: the ceiling of this tool on this machine.

@@ -325,6 +325,8 @@ pub enum ReplayError {
     #[error("tape: {0}")]
     Tape(#[from] crate::source::SourceError),
     /// This system has no engine.
-    #[error("replay on this operating system is not supported yet; it works on Linux")]
+    #[error(
+        "replay on this operating system is not supported yet; it works on Linux and on Windows"
+    )]
     UnsupportedPlatform,
 }

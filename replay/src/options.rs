@@ -126,13 +126,27 @@ impl fmt::Display for MappingMode {
 /// Which engine submits the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// io_uring where the system allows it, else threads. The result says which and why.
+    /// io_uring or completion ports, else threads. The result says which and why.
     #[default]
     Auto,
-    /// io_uring, or an error.
+    /// io_uring (Linux), or an error.
     Uring,
-    /// One thread per token with `pread` and `pwrite`.
+    /// Overlapped I/O and a completion port (Windows), or an error.
+    Iocp,
+    /// One thread per token with blocking system calls.
     Threads,
+}
+
+impl EngineChoice {
+    /// As the result names the engine.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineChoice::Auto => "auto",
+            EngineChoice::Uring => "uring",
+            EngineChoice::Iocp => "iocp",
+            EngineChoice::Threads => "threads",
+        }
+    }
 }
 
 /// When requests are submitted.

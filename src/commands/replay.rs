@@ -84,6 +84,7 @@ fn options(args: &ReplayArgs) -> Options {
         engine: match args.engine {
             EngineArg::Auto | EngineArg::Null => EngineChoice::Auto,
             EngineArg::Uring => EngineChoice::Uring,
+            EngineArg::Iocp => EngineChoice::Iocp,
             EngineArg::Threads => EngineChoice::Threads,
         },
         seed: args.seed,

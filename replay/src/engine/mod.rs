@@ -1,15 +1,19 @@
 //! Engines: what carries operations to a target and brings their completions back.
 
+mod medium;
 pub mod null;
 pub mod sim;
 pub mod threads;
+#[cfg(target_os = "linux")]
 pub mod uring;
 mod workers;
 
 #[cfg(test)]
 mod tests;
 
-pub use workers::{Disk, Medium, Unsplit};
+pub use medium::{Disk, Medium, Unsplit};
+#[cfg(target_os = "linux")]
+pub use uring::UringEngine as SystemEngine;
 
 use std::io;
 use std::time::Duration;

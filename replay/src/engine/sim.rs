@@ -12,6 +12,7 @@ use fastrand::Rng;
 
 use super::{Completion, Engine, Io, TICK, Wait};
 use crate::sim_spec::{Distribution, SimSpec, Stall};
+use crate::sys::code;
 
 /// See the module.
 #[derive(Debug)]
@@ -122,7 +123,7 @@ impl Engine for SimEngine {
             *outcome = if fits {
                 io.success()
             } else {
-                -i64::from(libc::EIO)
+                -i64::from(code::IO)
             };
         }
         self.in_flight
@@ -238,6 +239,6 @@ mod tests {
             engine.turn(Wait::Tick, &mut done).unwrap();
         }
         let outcomes: Vec<i64> = done.iter().map(|done| done.outcome).collect();
-        assert_eq!(outcomes, [4096, -i64::from(libc::EIO)]);
+        assert_eq!(outcomes, [4096, -i64::from(code::IO)]);
     }
 }

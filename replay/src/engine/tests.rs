@@ -10,7 +10,7 @@ use super::sim::SimEngine;
 use super::threads::ThreadsEngine;
 use super::uring::UringEngine;
 use super::{Action, Completion, Disk, Engine, Io, Medium, Unsplit, Wait};
-use crate::sys::{Buffers, RingError, RingOptions};
+use crate::sys::{Buffers, RingError, RingOptions, code};
 use crate::testing::LoopDevice;
 
 const DEPTH: u32 = 4;
@@ -169,7 +169,7 @@ fn performs_operations(engine: &mut impl Engine, medium: &Medium) {
                 assert_eq!(sector_of(0), vec![sector as u8 + 2; SECTOR]);
             }
             outcome => {
-                assert_eq!(outcome, -i64::from(libc::EOPNOTSUPP));
+                assert_eq!(outcome, -i64::from(code::UNSUPPORTED));
                 eprintln!("skipped: {action:?} is not supported by the temporary directory");
             }
         }
@@ -179,7 +179,7 @@ fn performs_operations(engine: &mut impl Engine, medium: &Medium) {
 /// How every engine with a target reports what fails.
 fn reports_failures(engine: &mut impl Engine) {
     assert_eq!(one(engine, 0, io(Action::Read, SECTORS, 1)), 0);
-    let efault = -i64::from(libc::EFAULT);
+    let efault = -i64::from(code::BAD_BUFFER);
     assert_eq!(one(engine, 0, io(Action::Read, 0, 3)), efault);
     let beyond_payload = Io {
         payload: (PAYLOAD_SECTORS * SECTOR) as u32,
@@ -195,14 +195,14 @@ fn reports_failures(engine: &mut impl Engine) {
         offset: u64::MAX - 4095,
         ..io(Action::Read, 0, 1)
     };
-    assert_eq!(one(engine, 2, negative), -i64::from(libc::EINVAL));
+    assert_eq!(one(engine, 2, negative), -i64::from(code::INVALID));
     // And works on after all that.
     assert_eq!(one(engine, 2, io(Action::Read, 9, 1)), 4096);
 }
 
 /// Only what reads succeeds on a file that is open for reading.
 fn is_refused_writes(engine: &mut impl Engine) {
-    let ebadf = -i64::from(libc::EBADF);
+    let ebadf = -i64::from(code::NOT_WRITABLE);
     for preflush in [false, true] {
         let write = Io {
             preflush,

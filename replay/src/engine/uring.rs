@@ -8,7 +8,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::workers::Workers;
 use super::{Action, Completion, Engine, Io, Medium, TICK, Wait, time_to_wait};
-use crate::sys::{self, AUXILIARY, Read, Ring, RingError, RingOptions, Write};
+use crate::options::EngineChoice;
+use crate::sys::{self, AUXILIARY, Read, Ring, RingError, RingOptions, Signal, Write, code};
 
 /// Marks the completion of a flush that a write is linked to; the slot is in the bits below.
 const LINKED_FLUSH: u64 = 1 << 32;
@@ -39,6 +40,26 @@ struct Discarders {
 }
 
 impl UringEngine {
+    /// As users know it.
+    pub const NAME: &str = "io_uring";
+
+    /// An engine with `depth` slots and all that the kernel offers.
+    ///
+    /// # Errors
+    /// Of kind [`io::ErrorKind::Unsupported`] where io_uring is not to be had, or another system's
+    /// engine was chosen.
+    pub fn start(choice: EngineChoice, depth: u32, medium: Medium) -> io::Result<Self> {
+        let unsupported = |why| io::Error::new(io::ErrorKind::Unsupported, why);
+        if choice == EngineChoice::Iocp {
+            let why = "completion ports are of Windows; this system has uring and threads";
+            return Err(unsupported(why.to_owned()));
+        }
+        UringEngine::new(depth, medium, RingOptions::ALL).map_err(|error| match error {
+            RingError::Unavailable(why) => unsupported(why),
+            RingError::Io(source) => source,
+        })
+    }
+
     /// An engine with `depth` slots, to be created on the thread that uses it.
     ///
     /// # Errors
@@ -164,7 +185,7 @@ impl UringEngine {
 impl Discarders {
     fn start(count: u32, medium: Medium) -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let signal = sys::duplicate(&event)?;
+        let signal = Signal::of(&event)?;
         Ok(Discarders {
             workers: Workers::start(count, medium, Some(signal))?,
             event,
@@ -198,7 +219,7 @@ impl Engine for UringEngine {
         if !self.push(slot, io) {
             self.refused.push(Completion {
                 slot,
-                outcome: -i64::from(libc::EFAULT),
+                outcome: -i64::from(code::BAD_BUFFER),
             });
         }
     }

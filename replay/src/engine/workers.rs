@@ -2,54 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
-
-use super::{Action, Completion, Io, Wait, time_to_wait};
-use crate::sys::{self, Buffers};
+use super::{Action, Completion, Io, Medium, Wait, time_to_wait};
+use crate::sys::{self, Signal, code};
 
 /// Enough for a system call; the default of 2 MiB, times the depth, is address space for nothing.
 const STACK_BYTES: usize = 64 << 10;
-
-/// What operations act on.
-#[derive(Clone, Debug)]
-pub struct Medium {
-    /// The open targets, in the order of [`Io::target`].
-    pub disks: Arc<[Disk]>,
-    /// Buffers of the run.
-    pub buffers: Arc<Buffers>,
-}
-
-/// An open target, as an engine sees it.
-#[derive(Clone, Debug)]
-pub struct Disk {
-    /// The open file.
-    pub file: Arc<OwnedFd>,
-    /// Whether the target is a block device, which discards otherwise than a file.
-    pub block_device: bool,
-    /// Longest requests that the kernel passes on to the device whole.
-    pub unsplit: Unsplit,
-}
-
-/// Longest requests that the kernel does not split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsplit {
-    /// Reads and writes.
-    pub transfer_bytes: u64,
-    /// Discards.
-    pub discard_bytes: u64,
-}
-
-impl Unsplit {
-    /// No limit known.
-    pub const ANY: Unsplit = Unsplit {
-        transfer_bytes: u64::MAX,
-        discard_bytes: u64::MAX,
-    };
-}
 
 /// A pool of threads, and the operations that they have done.
 #[derive(Debug)]
@@ -66,7 +26,7 @@ struct Shared {
     done: Mutex<Vec<Completion>>,
     job_done: Condvar,
     /// Signalled after each completion, for an owner that waits elsewhere.
-    event: Option<OwnedFd>,
+    signal: Option<Signal>,
 }
 
 #[derive(Debug, Default)]
@@ -81,14 +41,14 @@ impl Workers {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn start(count: u32, medium: Medium, event: Option<OwnedFd>) -> io::Result<Self> {
+    pub fn start(count: u32, medium: Medium, signal: Option<Signal>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             medium,
             jobs: Mutex::default(),
             job_queued: Condvar::new(),
             done: Mutex::default(),
             job_done: Condvar::new(),
-            event,
+            signal,
         });
         let mut workers = Workers {
             shared,
@@ -154,9 +114,8 @@ impl Shared {
             lock(&self.jobs).running -= 1;
             lock(&self.done).push(Completion { slot, outcome });
             self.job_done.notify_one();
-            if let Some(event) = &self.event {
-                // Fails only when the counter is full, which is as good as signalled.
-                let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+            if let Some(signal) = &self.signal {
+                signal.raise();
             }
         }
     }
@@ -180,53 +139,33 @@ impl Shared {
 }
 
 impl Medium {
-    /// The target of an operation.
-    pub fn disk(&self, io: &Io) -> Option<&Disk> {
-        self.disks.get(usize::from(io.target))
-    }
-
     /// Performs an operation: bytes transferred, or the number of the error.
     fn perform(&self, slot: u32, io: &Io) -> Result<usize, i32> {
-        let disk = self.disk(io).ok_or(libc::ENODEV)?;
-        let file = disk.file.as_fd();
-        let length = usize::try_from(io.length).map_err(|_| libc::EINVAL)?;
+        let disk = self.disk(io).ok_or(code::NO_DEVICE)?;
+        let file = &*disk.file;
+        let length = usize::try_from(io.length).map_err(|_| code::INVALID)?;
         match io.action {
             Action::Read => {
-                let buffer = self.buffers.slot(slot, length).ok_or(libc::EFAULT)?;
+                let buffer = self.buffers.slot(slot, length).ok_or(code::BAD_BUFFER)?;
                 sys::read_at(file, buffer, io.offset)
             }
             Action::Write => {
                 if io.preflush {
-                    fdatasync(file).map_err(rustix::io::Errno::raw_os_error)?;
+                    sys::flush(file)?;
                 }
                 let buffer = self
                     .buffers
                     .payload(io.payload, length)
-                    .ok_or(libc::EFAULT)?;
+                    .ok_or(code::BAD_BUFFER)?;
                 sys::write_at(file, buffer, io.offset, io.fua)
             }
-            Action::Flush => fdatasync(file)
-                .map_err(rustix::io::Errno::raw_os_error)
-                .map(|()| 0),
+            Action::Flush => sys::flush(file).map(|()| 0),
             Action::Discard if disk.block_device => {
                 sys::discard_blocks(file, io.offset, io.length).map(|()| 0)
             }
-            Action::Discard => disk.allocate(FallocateFlags::PUNCH_HOLE, io),
-            Action::WriteZeroes => disk.allocate(FallocateFlags::ZERO_RANGE, io),
+            Action::Discard => sys::discard_in_file(file, io.offset, io.length).map(|()| 0),
+            Action::WriteZeroes => sys::write_zeroes(file, io.offset, io.length).map(|()| 0),
         }
-    }
-}
-
-impl Disk {
-    fn allocate(&self, mode: FallocateFlags, io: &Io) -> Result<usize, i32> {
-        fallocate(
-            &self.file,
-            mode | FallocateFlags::KEEP_SIZE,
-            io.offset,
-            io.length,
-        )
-        .map_err(rustix::io::Errno::raw_os_error)
-        .map(|()| 0)
     }
 }
 

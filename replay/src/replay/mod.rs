@@ -13,8 +13,7 @@ use iotape_formats::tape::Summary;
 use crate::engine::null::NullEngine;
 use crate::engine::sim::SimEngine;
 use crate::engine::threads::ThreadsEngine;
-use crate::engine::uring::UringEngine;
-use crate::engine::{Engine, Io, Medium};
+use crate::engine::{Engine, Io, Medium, SystemEngine};
 use crate::error::ReplayError;
 use crate::options::{EngineChoice, Options, Profile, Progress, RunOptions, WritePolicy};
 use crate::plan::{self, Filter, Planned, Planner, Rules, Tally};
@@ -22,7 +21,7 @@ use crate::report::{self, Circumstances};
 use crate::result;
 use crate::run::{self, Bounds, Outcome};
 use crate::source::{Row, Source, SourceError};
-use crate::sys::{Buffers, CpuTime, RingError, RingOptions};
+use crate::sys::{Buffers, CpuTime};
 use crate::target::Target;
 
 /// A tape with targets that have been found fit for it. Several runs can follow one another on the
@@ -122,13 +121,20 @@ impl<S: Source> Replay<S> {
             buffers: Arc::new(self.buffers(depth)?),
         };
         let mut notes = Vec::new();
-        if self.options.engine != EngineChoice::Threads {
-            match UringEngine::new(depth, medium.clone(), RingOptions::ALL) {
+        let choice = self.options.engine;
+        if choice != EngineChoice::Threads {
+            match SystemEngine::start(choice, depth, medium.clone()) {
                 Ok(engine) => return self.run_on(engine, notes, options, stop, progress),
-                Err(error) if self.options.engine == EngineChoice::Auto => {
-                    notes.push(format!("engine threads instead of io_uring: {error}"));
+                Err(error) if choice == EngineChoice::Auto => {
+                    let name = SystemEngine::NAME;
+                    notes.push(format!("engine threads instead of {name}: {error}"));
                 }
-                Err(error) => return Err(uring_failed(error)),
+                Err(source) => {
+                    return Err(ReplayError::Engine {
+                        engine: choice.name(),
+                        source,
+                    });
+                }
             }
         }
         if depth > ThreadsEngine::MAX_DEPTH {
@@ -331,17 +337,6 @@ fn changes_data(summary: &Summary) -> bool {
     [Op::Write, Op::Discard, Op::WriteZeroes]
         .into_iter()
         .any(|op| summary.by_op[usize::from(op.number())].requests > 0)
-}
-
-fn uring_failed(error: RingError) -> ReplayError {
-    let source = match error {
-        RingError::Unavailable(why) => io::Error::new(io::ErrorKind::Unsupported, why),
-        RingError::Io(source) => source,
-    };
-    ReplayError::Engine {
-        engine: "uring",
-        source,
-    }
 }
 
 #[cfg(test)]

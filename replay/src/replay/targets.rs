@@ -111,16 +111,11 @@ impl Options {
 
 /// The same device twice would only be found when it is in use by ourselves.
 fn refuse_twins(options: &Options) -> Result<(), ReplayError> {
-    let mut seen: Vec<((bool, u64, u64), &PathBuf)> = Vec::new();
+    let mut seen: Vec<(target::Identity, &PathBuf)> = Vec::new();
     for path in options.paths() {
         // Who cannot be looked up has an error of his own when he is opened.
-        let Ok(stat) = rustix::fs::stat(path) else {
+        let Some(identity) = target::identity(path) else {
             continue;
-        };
-        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
-        let identity = match kind.is_block_device() {
-            true => (true, stat.st_rdev, 0),
-            false => (false, stat.st_dev, stat.st_ino),
         };
         if let Some((_, other)) = seen.iter().find(|(other, _)| *other == identity) {
             return Err(ReplayError::SameTarget {

@@ -133,7 +133,7 @@ pub struct Run {
     /// Whether a request waits for an earlier one to free its slot (`closed`) or for the clock.
     #[serde(rename = "loop")]
     pub loop_kind: LoopKind,
-    /// `uring`, `threads`, `null` or `sim`.
+    /// `uring`, `iocp`, `threads`, `null` or `sim`.
     pub engine: String,
     /// Threads that submitted.
     pub workers: u32,

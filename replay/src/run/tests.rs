@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::map::Striping;
 use crate::plan::{Batch, channel};
+use crate::sys::code;
 
 const MS: u64 = 1_000_000;
 
@@ -216,10 +217,10 @@ fn the_time_asked_for_bounds_the_submissions() {
 #[test]
 fn failures_are_counted_by_kind_and_a_thousand_in_a_row_end_the_run() {
     let mut toy = Toy::new(4, MS);
-    toy.fails_from = Some((50, -i64::from(libc::EIO)));
+    toy.fails_from = Some((50, -i64::from(code::IO)));
     let outcome = replay(&mut toy, 5_000, &bounds(8));
     assert_eq!(outcome.ending, Ending::Hopeless);
-    let eio = (Action::Read.index(), Failure::Errno(libc::EIO));
+    let eio = (Action::Read.index(), Failure::Errno(code::IO));
     // What was in flight with the thousandth still comes back.
     assert_eq!(outcome.errors, BTreeMap::from([(eio, 1_000 + 6)]));
     assert_eq!(outcome.abandoned, 0);
@@ -366,10 +367,10 @@ fn writes_behind_a_preflush_wait_for_every_flush_and_nothing_passes_them() {
 #[test]
 fn a_failed_part_fails_its_request_and_ends_it() {
     let mut toy = Toy::new(8, MS);
-    toy.fails_from = Some((2, -i64::from(libc::EIO)));
+    toy.fails_from = Some((2, -i64::from(code::IO)));
     let ten = laid(Action::Read, 0, 10 * 4096, false);
     let outcome = replay_all(&mut toy, vec![ten], &striped(2));
-    let eio = (Action::Read.index(), Failure::Errno(libc::EIO));
+    let eio = (Action::Read.index(), Failure::Errno(code::IO));
     assert_eq!(outcome.errors, BTreeMap::from([(eio, 1)]));
     assert_eq!(
         (toy.log.len(), outcome.completed, outcome.abandoned),

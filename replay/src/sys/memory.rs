@@ -4,7 +4,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use super::pages;
 
 /// Size and alignment of a huge page. Contiguous memory keeps a long request one bio.
 const HUGE_PAGE: usize = 2 << 20;
@@ -28,29 +28,18 @@ impl Region {
     fn new(len: usize) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let mapping_len = len.checked_add(HUGE_PAGE).ok_or_else(too_large)?;
-        // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
-        let mapping = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                mapping_len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )?
-        };
-        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or_else(too_large)?;
+        let mapping = pages::map(mapping_len)?;
         // SAFETY: the first multiple of HUGE_PAGE lies at most HUGE_PAGE - 1 bytes ahead, and the
         // mapping is HUGE_PAGE bytes longer than `len`.
         let start = unsafe { mapping.add(mapping.align_offset(HUGE_PAGE)) };
-        let region = Region {
+        // SAFETY: the range lies within the mapping.
+        unsafe { pages::prefer_huge(start, len) };
+        Ok(Region {
             mapping,
             mapping_len,
             start,
             len,
-        };
-        // SAFETY: the range lies within the mapping. Huge pages are a wish: where the kernel has
-        // none, the memory serves as it is.
-        let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
-        Ok(region)
+        })
     }
 
     fn bytes(&mut self) -> &mut [u8] {
@@ -77,8 +66,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and whoever holds a piece borrows the region. Operations in
-        // flight hold the buffers through the ring or a worker, which leak rather than free them.
-        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_len) };
+        // flight hold the buffers through the engine or a worker, which leak rather than free them.
+        unsafe { pages::unmap(self.mapping, self.mapping_len) };
     }
 }
 

@@ -2,10 +2,13 @@
 //! that have no safe wrapper.
 
 mod memory;
+mod pages;
 mod ring;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 
 pub use memory::{Buffers, Piece};
 pub use ring::{AUXILIARY, Read, Ring, RingError, RingOptions, Write};
@@ -13,11 +16,32 @@ pub use ring::{AUXILIARY, Read, Ring, RingError, RingOptions, Write};
 /// `BLKDISCARD` of linux/fs.h: `_IO(0x12, 119)`.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
+/// An open target.
+pub type File = OwnedFd;
+
+/// Numbers of errors that this crate itself reports.
+pub mod code {
+    /// The device failed.
+    pub const IO: i32 = libc::EIO;
+    /// There is no such device.
+    pub const NO_DEVICE: i32 = libc::ENODEV;
+    /// A range outside of the buffers.
+    pub const BAD_BUFFER: i32 = libc::EFAULT;
+    /// A range that no target can have.
+    pub const INVALID: i32 = libc::EINVAL;
+    /// The target has no such operation.
+    #[cfg(test)]
+    pub const UNSUPPORTED: i32 = libc::EOPNOTSUPP;
+    /// The target is not open for writing.
+    #[cfg(test)]
+    pub const NOT_WRITABLE: i32 = libc::EBADF;
+}
+
 /// Bytes transferred, or the number of the error.
 pub type Transferred = Result<usize, i32>;
 
 /// Reads from an offset into a buffer.
-pub fn read_at(file: BorrowedFd<'_>, buffer: Piece<'_>, offset: u64) -> Transferred {
+pub fn read_at(file: &impl AsFd, buffer: Piece<'_>, offset: u64) -> Transferred {
     let Ok(offset) = libc::off_t::try_from(offset) else {
         return Err(libc::EINVAL);
     };
@@ -25,7 +49,7 @@ pub fn read_at(file: BorrowedFd<'_>, buffer: Piece<'_>, offset: u64) -> Transfer
     // which no reference exists.
     let result = unsafe {
         libc::pread(
-            file.as_raw_fd(),
+            file.as_fd().as_raw_fd(),
             buffer.pointer().cast(),
             buffer.len(),
             offset,
@@ -35,12 +59,7 @@ pub fn read_at(file: BorrowedFd<'_>, buffer: Piece<'_>, offset: u64) -> Transfer
 }
 
 /// Writes a buffer at an offset; durable on return if asked.
-pub fn write_at(
-    file: BorrowedFd<'_>,
-    buffer: Piece<'_>,
-    offset: u64,
-    durable: bool,
-) -> Transferred {
+pub fn write_at(file: &impl AsFd, buffer: Piece<'_>, offset: u64, durable: bool) -> Transferred {
     let Ok(offset) = libc::off_t::try_from(offset) else {
         return Err(libc::EINVAL);
     };
@@ -50,7 +69,15 @@ pub fn write_at(
     };
     let flags = if durable { libc::RWF_DSYNC } else { 0 };
     // SAFETY: the vector describes one buffer, which a piece keeps alive; the kernel only reads.
-    let result = unsafe { libc::pwritev2(file.as_raw_fd(), &raw const vector, 1, offset, flags) };
+    let result = unsafe {
+        libc::pwritev2(
+            file.as_fd().as_raw_fd(),
+            &raw const vector,
+            1,
+            offset,
+            flags,
+        )
+    };
     transferred(result)
 }
 
@@ -65,15 +92,32 @@ fn last_errno() -> i32 {
 }
 
 /// Tells a block device that a range is no longer in use.
-pub fn discard_blocks(device: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), i32> {
+pub fn discard_blocks(device: &impl AsFd, offset: u64, length: u64) -> Result<(), i32> {
     let range = [offset, length];
     // SAFETY: BLKDISCARD reads two u64 from its argument and nothing else.
-    let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    let result = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKDISCARD, range.as_ptr()) };
     if result < 0 {
         Err(last_errno())
     } else {
         Ok(())
     }
+}
+
+/// Makes completed writes durable.
+pub fn flush(file: &impl AsFd) -> Result<(), i32> {
+    fdatasync(file).map_err(rustix::io::Errno::raw_os_error)
+}
+
+/// Punches a hole into a file.
+pub fn discard_in_file(file: &impl AsFd, offset: u64, length: u64) -> Result<(), i32> {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, mode, offset, length).map_err(rustix::io::Errno::raw_os_error)
+}
+
+/// Zeroes a range.
+pub fn write_zeroes(file: &impl AsFd, offset: u64, length: u64) -> Result<(), i32> {
+    let mode = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, mode, offset, length).map_err(rustix::io::Errno::raw_os_error)
 }
 
 /// Processor time used.
@@ -140,7 +184,21 @@ pub fn monotonic_ns() -> u64 {
         .wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Duplicates a descriptor, so that it can outlive its owner on another thread.
-pub fn duplicate(file: &impl AsFd) -> io::Result<std::os::fd::OwnedFd> {
-    file.as_fd().try_clone_to_owned()
+/// Tells an engine that waits for its target that something else is done.
+#[derive(Debug)]
+pub struct Signal(OwnedFd);
+
+impl Signal {
+    /// The signal of an eventfd, which it outlives.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn of(event: &impl AsFd) -> io::Result<Self> {
+        event.as_fd().try_clone_to_owned().map(Signal)
+    }
+
+    /// Fails only when the counter is full, which is as good as signalled.
+    pub fn raise(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
 }

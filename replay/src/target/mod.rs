@@ -1,30 +1,49 @@
 //! Targets: what is replayed against, found fit and safe before anything is written.
 
+mod access;
+#[cfg(target_os = "linux")]
 mod block_device;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod device_tests;
+#[cfg(target_os = "linux")]
 mod facts;
+mod fit;
+#[cfg(target_os = "linux")]
+mod identity;
+#[cfg(target_os = "linux")]
 mod in_use;
+#[cfg(target_os = "linux")]
 mod open;
+#[cfg(target_os = "linux")]
 mod scratch;
+mod scratch_size;
 mod signature;
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::{Disk, Unsplit};
 use crate::result;
+use crate::sys;
 
+pub use access::Access;
+pub use scratch_size::ScratchNeeds;
+
+#[cfg(target_os = "linux")]
 pub use facts::filesystem;
-pub use open::{Access, open};
-pub use scratch::{ScratchNeeds, default_directory, make_scratch};
+#[cfg(target_os = "linux")]
+pub use identity::{Identity, identity};
+#[cfg(target_os = "linux")]
+pub use open::open;
+#[cfg(target_os = "linux")]
+pub use scratch::{default_directory, make_scratch};
 
 /// An open target.
 #[derive(Debug)]
 pub struct Target {
     /// The open file.
-    pub file: Arc<OwnedFd>,
+    pub file: Arc<sys::File>,
     /// As the user named it.
     pub path: PathBuf,
     /// Size, rounded down to whole sectors.

@@ -1,6 +1,5 @@
 //! Opens a block device or a file that the user named, once everything has been checked.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,45 +9,13 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fstat, statx
 use rustix::io::Errno;
 
 use super::block_device::BlockDevice;
-use super::signature::{self, REGION_BYTES, Regions};
-use super::{Target, facts, in_use};
+use super::{Access, Target, facts, fit, in_use};
 use crate::engine::Unsplit;
 use crate::error::ReplayError;
 use crate::result::{self, TargetKind};
-use crate::sys::{self, Buffers};
 
 const CLAIM_ATTEMPTS: u32 = 20;
 const CLAIM_PAUSE: Duration = Duration::from_millis(50);
-
-/// What will be done to a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Only reads, by the user's choice: the target may be in use and carry anything.
-    SkipWrites,
-    /// Only reads, since the tape changes nothing.
-    Read,
-    /// Writes, which the user has allowed.
-    Overwrite,
-    /// The tape changes this much, which the user has not allowed.
-    Forbidden {
-        /// Writes in the tape.
-        writes: u64,
-        /// Discards in the tape.
-        discards: u64,
-        /// Write-zeroes in the tape.
-        write_zeroes: u64,
-    },
-}
-
-impl Access {
-    fn writes(self) -> bool {
-        self == Access::Overwrite
-    }
-
-    fn lenient(self) -> bool {
-        self == Access::SkipWrites
-    }
-}
 
 /// Opens a target and checks it. Nothing is written.
 ///
@@ -83,28 +50,7 @@ pub fn open(path: &Path, access: Access) -> Result<Target, ReplayError> {
             });
         }
     };
-    if target.size_bytes == 0 {
-        return Err(ReplayError::Empty {
-            path: path.to_owned(),
-        });
-    }
-    if !access.lenient() {
-        refuse_signatures(&target)?;
-    }
-    if let Access::Forbidden {
-        writes,
-        discards,
-        write_zeroes,
-    } = access
-    {
-        let path = path.to_owned();
-        return Err(ReplayError::OverwriteNeeded {
-            path,
-            writes,
-            discards,
-            write_zeroes,
-        });
-    }
+    fit::check(&target, access)?;
     Ok(target)
 }
 
@@ -320,41 +266,6 @@ fn block_device_hint(path: &Path) -> String {
         return String::new();
     };
     format!(", such as {block}")
-}
-
-/// Reads the beginning and the end, with one request each, and looks for signatures.
-fn refuse_signatures(target: &Target) -> Result<(), ReplayError> {
-    let read = |start: u64, len: u64| read_region(target, start, len);
-    let len = REGION_BYTES.min(target.size_bytes);
-    let regions = Regions {
-        head: read(0, len)?,
-        tail: read(target.size_bytes - len, len)?,
-        size_bytes: target.size_bytes,
-    };
-    match signature::find(&regions) {
-        None => Ok(()),
-        Some(found) => Err(ReplayError::Signature {
-            path: target.path.clone(),
-            what: found.what,
-            offset_bytes: found.offset_bytes,
-        }),
-    }
-}
-
-fn read_region(target: &Target, start: u64, len: u64) -> Result<Vec<u8>, ReplayError> {
-    let failed = |source| ReplayError::Target {
-        path: target.path.clone(),
-        action: "read its first and last bytes",
-        source,
-    };
-    let len = usize::try_from(len).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
-    let mut buffers = Buffers::new(0, 0, len).map_err(failed)?;
-    let piece = buffers
-        .payload(0, len)
-        .ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
-    let read = sys::read_at(target.file.as_fd(), piece, start)
-        .map_err(|errno| failed(io::Error::from_raw_os_error(errno)))?;
-    Ok(buffers.payload_bytes()[..read.min(len)].to_vec())
 }
 
 #[cfg(test)]

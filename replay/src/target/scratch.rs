@@ -2,7 +2,7 @@
 //! however the process ends.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,25 +11,12 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstatvfs, u
 use rustix::io::Errno;
 
 use super::open::describe_file;
+use super::scratch_size::{CHUNK_BYTES, ScratchNeeds, size_of, smallest};
 use super::{Target, facts};
 use crate::error::ReplayError;
 use crate::options::Progress;
 use crate::result::TargetKind;
 use crate::sys::{self, Buffers};
-
-/// Largest scratch file.
-const LARGEST_BYTES: u64 = 1 << 30;
-/// Written at once, and what sizes are rounded to.
-const CHUNK_BYTES: u64 = 1 << 20;
-
-/// What a tape asks of a scratch file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScratchNeeds {
-    /// How far the tape reaches.
-    pub span_bytes: u64,
-    /// Its longest request.
-    pub longest_bytes: u64,
-}
 
 /// Makes a scratch file in `directory`, or where temporary files belong.
 ///
@@ -62,25 +49,6 @@ pub fn make_scratch(
     })?;
     describe_file(file, &directory, direct, TargetKind::Scratch)
         .map_err(|error| failed(error.into()))
-}
-
-/// The span of the tape, but no more than [`LARGEST_BYTES`] or a quarter of what is free.
-fn size_of(needs: ScratchNeeds, free_bytes: u64) -> Option<u64> {
-    let span = needs
-        .span_bytes
-        .checked_next_multiple_of(CHUNK_BYTES)
-        .unwrap_or(LARGEST_BYTES);
-    let size = span.min(LARGEST_BYTES).min(free_bytes / 4);
-    let size = size - size % CHUNK_BYTES;
-    (size >= smallest(needs)).then_some(size)
-}
-
-fn smallest(needs: ScratchNeeds) -> u64 {
-    needs
-        .longest_bytes
-        .max(1)
-        .checked_next_multiple_of(CHUNK_BYTES)
-        .unwrap_or(u64::MAX)
 }
 
 /// `TMPDIR` if set; else `/tmp`, or `/var/tmp` if only that is on a device.
@@ -179,7 +147,7 @@ fn write_chunk(file: &OwnedFd, buffers: &Buffers, len: usize, offset: u64) -> Re
     let Some(piece) = buffers.payload(0, len) else {
         return Err(Fill::Failed(io::ErrorKind::OutOfMemory.into()));
     };
-    match sys::write_at(file.as_fd(), piece, offset, false) {
+    match sys::write_at(file, piece, offset, false) {
         Ok(written) if written == len => Ok(()),
         Ok(_) => Err(Fill::Failed(io::ErrorKind::WriteZero.into())),
         Err(errno) => Err(Fill::Failed(io::Error::from_raw_os_error(errno))),
@@ -191,24 +159,12 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const GIB: u64 = 1 << 30;
 
     fn needs(span_bytes: u64, longest_bytes: u64) -> ScratchNeeds {
         ScratchNeeds {
             span_bytes,
             longest_bytes,
         }
-    }
-
-    #[test]
-    fn size_is_the_least_of_span_limit_and_a_quarter_of_the_free_space() {
-        assert_eq!(size_of(needs(5 * MIB + 1, 4096), 100 * GIB), Some(6 * MIB));
-        assert_eq!(size_of(needs(500 * GIB, 4096), 100 * GIB), Some(GIB));
-        assert_eq!(size_of(needs(u64::MAX, 4096), 100 * GIB), Some(GIB));
-        assert_eq!(size_of(needs(GIB, 4096), GIB), Some(GIB / 4));
-        assert_eq!(size_of(needs(GIB, 4096), 4 * MIB - 1), None);
-        assert_eq!(size_of(needs(GIB, 3 * MIB + 1), 15 * MIB), None);
-        assert_eq!(size_of(needs(GIB, 3 * MIB + 1), 16 * MIB), Some(4 * MIB));
     }
 
     #[test]
@@ -230,7 +186,7 @@ mod tests {
         let len = 3 * MIB as usize;
         let mut buffers = Buffers::new(0, 0, len).unwrap();
         let piece = buffers.payload(0, len).unwrap();
-        assert_eq!(sys::read_at(target.file.as_fd(), piece, 0), Ok(len));
+        assert_eq!(sys::read_at(&target.file, piece, 0), Ok(len));
         let mut counts = [0u32; 256];
         for byte in buffers.payload_bytes() {
             counts[usize::from(*byte)] += 1;
