@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use iotape_capture::{Options, Rotate};
 use iotape_formats::Op;
 use iotape_formats::tape::{Layer, Level};
-use iotape_replay::{SimSpecError, TargetSpec};
+use iotape_replay::{SimSpecError, Speed, TargetSpec};
 
 /// Exit statuses, printed under every `--help`.
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, \
@@ -316,6 +316,9 @@ pub struct EditArgs {
     "  iotape replay mail.iotape\n",
     "  iotape replay mail.iotape /dev/nvme1n1 --overwrite /dev/nvme1n1 --map wrap\n",
     "  iotape replay mail.iotape /dev/nvme1n1 --skip-writes --depth 16 -o r.json\n",
+    "  iotape replay mail.iotape /dev/sdb --skip-writes --timing recorded --speed 2\n",
+    "  iotape replay mail.iotape sim:servers=4,service=100us --timing dependent\n",
+    "  iotape replay mail.iotape --runs 5 --hdr-log mail.hlog -o mail.json\n",
     "  iotape replay mail.iotape --stripe 64KiB /dev/sdb /dev/sdc --skip-writes\n",
     "  iotape replay pair.iotape --device sda=/dev/sdb --device sdd=/dev/sdc\n\n",
     EXIT_STATUS
@@ -349,9 +352,24 @@ pub struct ReplayArgs {
     /// Run once, with at most this many requests outstanding.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: Option<u32>,
-    /// When requests are issued: asap is as fast as the cap lets.
-    #[arg(long, value_enum, default_value = "asap")]
-    pub timing: TimingArg,
+    /// When requests are issued. By default asap; recorded if --speed is given.
+    #[arg(long, value_enum)]
+    pub timing: Option<TimingArg>,
+    /// Keep the tape's times at this many times the speed, such as 2 or 0.5.
+    #[arg(long, value_name = "X")]
+    pub speed: Option<Speed>,
+    /// Replay each profile this many times, in turn: light, heavy, light, heavy.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Replay only these operations, such as read,write. The gaps of the others remain.
+    #[arg(long, value_name = "OP", value_delimiter = ',')]
+    pub only: Vec<Op>,
+    /// Leave out what was recorded earlier than this after the tape's start.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub from: Option<Duration>,
+    /// Leave out what was recorded at this time after the tape's start, or later.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub to: Option<Duration>,
     /// How the tape's offsets become the target's; a target smaller than the tape needs wrap.
     #[arg(long, value_enum, value_name = "MODE")]
     pub map: Option<MapArg>,
@@ -373,6 +391,9 @@ pub struct ReplayArgs {
     /// Seed of the written data.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Write the histograms of each second to this file, as an interval log of HdrHistogram.
+    #[arg(long, value_name = "FILE")]
+    pub hdr_log: Option<PathBuf>,
     /// Write the result to this file; must not exist yet.
     #[arg(short, long, value_name = "RESULT.json")]
     pub output: Option<PathBuf>,
@@ -396,6 +417,10 @@ pub enum ProfileArg {
 pub enum TimingArg {
     /// As fast as the cap lets: a request is issued when a slot frees.
     Asap,
+    /// At the tape's times, whatever the target does, but for the cap.
+    Recorded,
+    /// As long after an earlier request of its process has completed as on the tape.
+    Dependent,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

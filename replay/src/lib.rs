@@ -14,6 +14,7 @@ pub mod result;
 
 mod doctor;
 mod error;
+mod hdr_log;
 mod options;
 mod sim_spec;
 mod source;
@@ -49,9 +50,10 @@ mod unsupported;
 
 pub use doctor::{Finding, doctor};
 pub use error::ReplayError;
+pub use hdr_log::HdrLog;
 pub use options::{
     Arrangement, DeviceTarget, EngineChoice, MappingMode, Options, Profile, Progress, RunOptions,
-    TargetSpec, Timing, WritePolicy,
+    Speed, SpeedError, TargetSpec, Timing, WritePolicy,
 };
 pub use sim_spec::{Distribution, SimSpec, SimSpecError, Stall};
 

@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use iotape_formats::Op;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
+use crate::hdr_log::HdrLog;
 use crate::sim_spec::SimSpec;
 
 /// What is decided once, before any run: the targets, what may be done to them, and how the tape is
@@ -19,6 +23,13 @@ pub struct Options {
     pub arrangement: Arrangement,
     /// What may happen to the targets' data.
     pub write_policy: WritePolicy,
+    /// Replays no other operations than these; empty: all. The timeline stays that of the whole
+    /// tape.
+    pub only: Vec<Op>,
+    /// Leaves out what was recorded earlier than this after the start of the tape.
+    pub from: Option<Duration>,
+    /// Leaves out what was recorded at this time after the start of the tape, or later.
+    pub to: Option<Duration>,
     /// How the tape's offsets become the targets'. [`TargetSpec::Scratch`] wraps whatever is said.
     pub mapping: MappingMode,
     /// Which engine submits.
@@ -42,6 +53,9 @@ impl Options {
             targets: vec![target],
             arrangement: Arrangement::Single,
             write_policy: WritePolicy::Refuse,
+            only: Vec::new(),
+            from: None,
+            to: None,
             mapping: MappingMode::Identity,
             engine: EngineChoice::Auto,
             seed: 1,
@@ -149,13 +163,89 @@ impl EngineChoice {
     }
 }
 
-/// When requests are submitted.
+/// When requests are submitted. In each case not before a token is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Timing {
     /// In tape order, as soon as a token is free: a closed loop.
     #[default]
     Asap,
+    /// At the times of the tape, counted from its first request, whatever the target does: an open
+    /// loop.
+    Recorded,
+    /// As long after an earlier request of the same submitter has completed as when it was
+    /// recorded.
+    Dependent,
+}
+
+impl Timing {
+    /// Whether the tape's times are kept.
+    pub fn keeps_time(self) -> bool {
+        self != Timing::Asap
+    }
+}
+
+/// How many times as fast as recorded: a decimal fraction, kept exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    millionths: u64,
+}
+
+/// A text that is no speed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("expected a number from 0.000001 to 1000000, with at most 6 decimals, found {0:?}")]
+pub struct SpeedError(pub String);
+
+impl Speed {
+    const ONE: u64 = 1_000_000;
+    const MAX: u64 = 1_000_000 * Self::ONE;
+
+    /// As recorded.
+    pub const RECORDED: Speed = Speed {
+        millionths: Self::ONE,
+    };
+
+    /// How long a time takes at this speed, rounded down to whole nanoseconds.
+    #[inline]
+    pub fn divide(self, time_ns: u64) -> u64 {
+        if self.millionths == Self::ONE {
+            return time_ns;
+        }
+        let scaled = u128::from(time_ns) * u128::from(Self::ONE) / u128::from(self.millionths);
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// As a number.
+    #[expect(clippy::cast_precision_loss, reason = "at most 10^12")]
+    pub fn factor(self) -> f64 {
+        self.millionths as f64 / Self::ONE as f64
+    }
+}
+
+impl FromStr for Speed {
+    type Err = SpeedError;
+
+    fn from_str(text: &str) -> Result<Self, SpeedError> {
+        let error = || SpeedError(text.to_owned());
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || decimals.len() > 6 || !digits(whole) || !digits(decimals) {
+            return Err(error());
+        }
+        let millionths: u64 = format!("{whole}{decimals:0<6}")
+            .parse()
+            .map_err(|_| error())?;
+        match millionths {
+            1..=Self::MAX => Ok(Speed { millionths }),
+            _ => Err(error()),
+        }
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.factor())
+    }
 }
 
 /// A depth cap with its name.
@@ -203,6 +293,8 @@ pub struct RunOptions {
     pub profile: Profile,
     /// When requests are submitted.
     pub timing: Timing,
+    /// How many times as fast as recorded, where the timing keeps the tape's times.
+    pub speed: Speed,
     /// Repeats the tape until this much time has passed since the end of the warm-up. `None`: the
     /// tape runs once.
     pub repeat_for: Option<Duration>,
@@ -210,6 +302,8 @@ pub struct RunOptions {
     pub warmup: Duration,
     /// Length of the entries of [`crate::result::Run::intervals`]; at least 1 ms.
     pub interval: Duration,
+    /// Where to write the histograms of each interval.
+    pub hdr_log: Option<HdrLog>,
     /// Position of the run in the experiment, from 0.
     pub order: u32,
 }
@@ -221,6 +315,8 @@ impl RunOptions {
             label: label.into(),
             profile,
             timing: Timing::Asap,
+            speed: Speed::RECORDED,
+            hdr_log: None,
             repeat_for: None,
             warmup: Duration::ZERO,
             interval: Duration::from_secs(1),
@@ -252,4 +348,35 @@ pub enum Progress {
         /// Whether the warm-up is still going on.
         warming_up: bool,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_a_decimal_fraction_kept_exactly() {
+        let speed = |text: &str| text.parse::<Speed>();
+        assert_eq!(speed("0.3").map(|s| s.divide(3)), Ok(10));
+        assert_eq!(
+            speed("1000000").map(|s| s.divide(u64::MAX)),
+            Ok(18_446_744_073_709)
+        );
+        assert_eq!(speed("0.000001").map(|s| s.divide(2)), Ok(2_000_000));
+        assert_eq!(speed("2.50").map(|s| s.to_string()), Ok("2.5".to_owned()));
+        for text in [
+            "",
+            "0",
+            ".5",
+            "-1",
+            "1e3",
+            "1000000.1",
+            "0.0000001",
+            "1.2.3",
+            "+1",
+            "NaN",
+        ] {
+            assert!(speed(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Slots: where the operations in flight are remembered.
 
 use crate::engine::Io;
+use crate::run::Link;
 
 /// An operation in flight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,10 +10,22 @@ pub struct Flight {
     pub io: Io,
     /// When.
     pub submitted_ns: u64,
+    /// When it was due; of no meaning where nothing is due at a time.
+    pub scheduled_ns: u64,
     /// Whether it counts: it was submitted after the warm-up.
     pub counts: bool,
     /// The request that it is a part of; `None` when it is the whole request.
     pub group: Option<GroupId>,
+    /// Its place among the requests that others wait for.
+    pub link: Link,
+}
+
+impl Flight {
+    /// Submitted − scheduled.
+    #[inline]
+    pub fn lag_ns(&self) -> u64 {
+        self.submitted_ns.saturating_sub(self.scheduled_ns)
+    }
 }
 
 /// Which of the requests in flight that have several parts.

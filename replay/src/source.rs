@@ -25,6 +25,8 @@ pub struct Row {
     pub length_bytes: u64,
     /// How long it took when it was recorded.
     pub latency_ns: Option<u64>,
+    /// Who asked, where [`Source::select_submitters`] was told to look.
+    pub pid: Option<u32>,
 }
 
 /// The tape cannot be read on.
@@ -64,23 +66,43 @@ pub trait Source: Send {
 
     /// Goes back to the first block.
     fn rewind(&mut self);
+
+    /// Whether rows are to say who asked.
+    fn select_submitters(&mut self, select: bool);
+}
+
+/// What a replay needs of a tape.
+fn columns(submitters: bool) -> Columns {
+    let always = Columns::CORE | Columns::LATENCY;
+    if submitters {
+        always | Columns::PROCESS
+    } else {
+        always
+    }
 }
 
 /// A tape file, of which only the columns that a replay needs are decoded.
 pub struct TapeSource<R> {
     reader: TapeReader<R>,
     block: Block,
+    submitters: bool,
 }
 
 impl<R: Read + Seek> TapeSource<R> {
     /// Reads a tape from its first block.
     pub fn new(mut reader: TapeReader<R>) -> Self {
-        reader.select(Columns::CORE | Columns::LATENCY);
+        reader.select(columns(false));
         reader.rewind();
         TapeSource {
             reader,
             block: Block::new(),
+            submitters: false,
         }
+    }
+
+    fn pid(&self, row: usize) -> Option<u32> {
+        let entry = usize::try_from(self.block.processes().get(row)?).ok()?;
+        Some(self.block.process_table().get(entry)?.pid)
     }
 
     /// The reader, for what it says about the tape.
@@ -136,11 +158,17 @@ impl<R: Read + Seek + Send> Source for TapeSource<R> {
             offset_bytes: block.offsets_bytes()[index],
             length_bytes: block.lengths_bytes()[index],
             latency_ns: block.latencies_ns().get(index),
+            pid: self.submitters.then(|| self.pid(index)).flatten(),
         }
     }
 
     fn rewind(&mut self) {
         self.reader.rewind();
+    }
+
+    fn select_submitters(&mut self, select: bool) {
+        self.reader.select(columns(select));
+        self.submitters = select;
     }
 }
 
@@ -254,5 +282,7 @@ pub mod testing {
         fn rewind(&mut self) {
             (self.start, self.next) = (0, 0);
         }
+
+        fn select_submitters(&mut self, _select: bool) {}
     }
 }

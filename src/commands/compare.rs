@@ -171,7 +171,9 @@ fn arms(named: &Named) -> Vec<Arm> {
     let mut groups: Vec<Vec<&Run>> = Vec::new();
     for run in &named.document.runs {
         let same = |group: &&mut Vec<&Run>| {
-            group[0].depth_cap == run.depth_cap && group[0].profile == run.profile
+            group[0].depth_cap == run.depth_cap
+                && group[0].profile == run.profile
+                && group[0].timing == run.timing
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(run),

@@ -1,14 +1,14 @@
 //! `iotape replay`: the tape against a target, one run a depth cap.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use iotape_replay::result::{Document, Experiment, Run, Tape};
 use iotape_replay::{
-    Arrangement, DeviceTarget, EngineChoice, MappingMode, Options, Profile, Progress, Replay,
-    RunOptions, Source, TapeSource, TargetSpec, Timing, WritePolicy,
+    Arrangement, DeviceTarget, EngineChoice, HdrLog, MappingMode, Options, Profile, Progress,
+    Replay, RunOptions, Source, Speed, TapeSource, TargetSpec, Timing, WritePolicy,
 };
 
 use crate::cli::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg};
@@ -47,12 +47,18 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
         .map(|path| NewFile::begin(path, false))
         .transpose()?;
 
+    let pace = pace(args)?;
+    let log = args.hdr_log.as_ref().map(|path| HistogramLog::begin(path));
+    let log = log.transpose()?;
+
     let stop = signals::stop_flag()?;
     let mut line = ProgressLine::new(args.quiet);
     let mut show = |progress: &Progress| line.show(&progress_text(progress));
     let prepared = Replay::prepare(TapeSource::new(tape), options(args), &stop, &mut show);
     let mut replay = prepared.map_err(Failure::new)?;
-    let runs = run_all(args, &mut replay, &stop, &mut show)?;
+    let hdr_log = log.as_ref().map(|log| log.log.clone());
+    let first = RunOptions { hdr_log, ..pace };
+    let runs = run_all(args, &first, &mut replay, &stop, &mut show)?;
     drop(replay);
     line.clear();
 
@@ -62,6 +68,9 @@ pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
     if let Some((result, mut file)) = output {
         file.write_all(json.as_bytes()).map_err(Failure::new)?;
         result.keep()?;
+    }
+    if let Some(log) = log {
+        log.keep()?;
     }
     print(&if args.json {
         json
@@ -87,6 +96,9 @@ fn options(args: &ReplayArgs) -> Options {
             EngineArg::Iocp => EngineChoice::Iocp,
             EngineArg::Threads => EngineChoice::Threads,
         },
+        only: args.only.clone(),
+        from: args.from,
+        to: args.to,
         seed: args.seed,
         ..Options::new(TargetSpec::Null)
     }
@@ -142,26 +154,73 @@ fn profiles(args: &ReplayArgs) -> Vec<Profile> {
     asked.iter().map(profile).collect()
 }
 
-/// The runs that were made; after an interruption those up to it.
+/// A file of histograms that is kept once it is whole.
+struct HistogramLog {
+    file: NewFile,
+    log: HdrLog,
+}
+
+impl HistogramLog {
+    fn begin(path: &Path) -> Result<HistogramLog, Failure> {
+        let (file, handle) = NewFile::begin(path, false)?;
+        let log = HdrLog::new(BufWriter::new(handle));
+        let log = log.map_err(|error| Failure::at(path.display(), error))?;
+        Ok(HistogramLog { file, log })
+    }
+
+    fn keep(self) -> Result<(), Failure> {
+        self.log.finish().map_err(Failure::new)?;
+        self.file.keep()
+    }
+}
+
+/// What all runs have in common.
+fn pace(args: &ReplayArgs) -> Result<RunOptions, Failure> {
+    let timing = match (args.timing, args.speed) {
+        (Some(TimingArg::Asap), Some(_)) => {
+            return Err(Failure::usage(
+                "--speed needs the tape's times: --timing recorded or dependent, not asap",
+            ));
+        }
+        (Some(TimingArg::Asap), None) | (None, None) => Timing::Asap,
+        (Some(TimingArg::Recorded), _) | (None, Some(_)) => Timing::Recorded,
+        (Some(TimingArg::Dependent), _) => Timing::Dependent,
+    };
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        return Err(Failure::usage("--from must be earlier than --to"));
+    }
+    Ok(RunOptions {
+        timing,
+        speed: args.speed.unwrap_or(Speed::RECORDED),
+        repeat_for: args.duration,
+        warmup: args.warmup.unwrap_or(Duration::ZERO),
+        ..RunOptions::new("", Profile::light())
+    })
+}
+
+/// The runs that were made, the profiles in turn; after an interruption those up to it.
 fn run_all<S: Source>(
     args: &ReplayArgs,
+    pace: &RunOptions,
     replay: &mut Replay<S>,
     stop: &AtomicBool,
     show: &mut dyn FnMut(&Progress),
 ) -> Result<Vec<Run>, Failure> {
-    let TimingArg::Asap = args.timing;
+    let profiles = profiles(args);
+    let rounds = (0..args.runs).flat_map(|_| &profiles);
     let mut runs = Vec::new();
-    for (order, profile) in (0u32..).zip(profiles(args)) {
+    for (order, profile) in (0u32..).zip(rounds) {
         let label = profile
             .name
             .clone()
             .unwrap_or_else(|| format!("depth {}", profile.depth));
         let options = RunOptions {
-            timing: Timing::Asap,
-            repeat_for: args.duration,
-            warmup: args.warmup.unwrap_or(Duration::ZERO),
+            label,
+            profile: profile.clone(),
             order,
-            ..RunOptions::new(label, profile)
+            ..pace.clone()
         };
         runs.push(replay.run(&options, stop, show).map_err(Failure::new)?);
         if stop.load(Ordering::Relaxed) {

@@ -1,5 +1,7 @@
 //! A result document as people read it: the runs side by side, a figure a line.
 
+use std::collections::BTreeSet;
+
 use iotape_replay::result::{Document, Latency, LoopKind, Run, Target};
 
 use super::table::{Table, fit};
@@ -10,9 +12,10 @@ use super::units;
 pub fn to_text(document: &Document) -> String {
     let mut text = heading(document).to_string();
     text.push('\n');
-    text.push_str(&figures(&document.runs).to_string());
+    let arms = arms(&document.runs);
+    text.push_str(&figures(&arms).to_string());
     text.push('\n');
-    text.push_str(&operations(&document.runs).to_string());
+    text.push_str(&operations(&arms).to_string());
     let remarks = remarks(&document.runs);
     if !remarks.is_empty() {
         text.push('\n');
@@ -58,82 +61,269 @@ fn target_line(target: &Target) -> String {
         .join(", ")
 }
 
-/// One line of the table: its name and the figure of a run.
-type Line = (&'static str, fn(&Run) -> String);
+/// Runs under the same label: repetitions, of which the mean is shown.
+struct Arm<'a> {
+    label: &'a str,
+    runs: Vec<&'a Run>,
+}
 
-fn figures(runs: &[Run]) -> Table {
-    let lines: [Line; 16] = [
-        ("depth cap", |run| run.depth_cap.to_string()),
-        ("MB/s", |run| units::significant(run.throughput_mb_s)),
-        ("IOPS", |run| units::count(run.iops.round() as u64)),
-        ("response mean", |run| response(run, |latency| latency.mean)),
-        ("response p50", |run| {
-            response(run, |latency| latency.p50 as f64)
-        }),
-        ("response p99", |run| {
-            response(run, |latency| latency.p99 as f64)
-        }),
-        ("response p99.9", |run| {
-            response(run, |latency| latency.p99_9 as f64)
-        }),
-        ("response max", |run| {
-            response(run, |latency| latency.max as f64)
-        }),
-        ("recorded mean", |run| {
-            run.recorded_ns
-                .as_ref()
-                .map_or("-".to_owned(), |latency| units::nanos(latency.mean))
-        }),
-        ("outstanding mean", |run| {
-            units::significant(run.outstanding.mean)
-        }),
-        ("outstanding max", |run| run.outstanding.max.to_string()),
-        ("time at the cap", |run| share(run.outstanding.at_cap_share)),
-        ("requests", |run| units::count(run.requests)),
-        ("elapsed", |run| units::nanos(run.elapsed_ns as f64)),
-        ("CPU a request", |run| {
-            units::nanos(run.tool.cpu_per_request_ns)
-        }),
-        ("valid", |run| {
-            if run.valid { "yes" } else { "NO" }.to_owned()
-        }),
-    ];
-    let mut table = headed("", runs);
-    for (name, figure) in lines {
-        table.row(std::iter::once(name.to_owned()).chain(runs.iter().map(figure)));
+fn arms(runs: &[Run]) -> Vec<Arm<'_>> {
+    let mut arms: Vec<Arm<'_>> = Vec::new();
+    for run in runs {
+        match arms.iter_mut().find(|arm| arm.label == run.label) {
+            Some(arm) => arm.runs.push(run),
+            None => arms.push(Arm {
+                label: &run.label,
+                runs: vec![run],
+            }),
+        }
     }
+    arms
+}
+
+impl Arm<'_> {
+    /// The mean of a figure over the runs that have it.
+    fn mean(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self.runs.iter().filter_map(|run| figure(run)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    fn least(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        self.runs
+            .iter()
+            .filter_map(|run| figure(run))
+            .reduce(f64::min)
+    }
+
+    fn most(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        self.runs
+            .iter()
+            .filter_map(|run| figure(run))
+            .reduce(f64::max)
+    }
+}
+
+/// One line of the table: its name, the figure of an arm, and how to write it.
+type Line = (&'static str, fn(&Arm<'_>) -> Option<f64>, fn(f64) -> String);
+
+fn figures(arms: &[Arm<'_>]) -> Table {
+    let repeated = arms.iter().any(|arm| arm.runs.len() > 1);
+    let timed = arms.iter().any(|arm| arm.runs[0].schedule.is_some());
+    let mut lines: Vec<Line> = vec![(
+        "depth cap",
+        |arm| arm.mean(|run| Some(f64::from(run.depth_cap))),
+        count,
+    )];
+    if repeated {
+        lines.extend(REPEATED);
+    }
+    lines.extend(RATES);
+    if timed {
+        lines.extend(TIMED);
+    }
+    lines.extend(REST);
+    let mut table = headed("", arms);
+    for (name, figure, shown) in lines {
+        let cells = arms
+            .iter()
+            .map(|arm| figure(arm).map_or("-".to_owned(), shown));
+        table.row(std::iter::once(name.to_owned()).chain(cells));
+    }
+    let valid = |arm: &Arm<'_>| {
+        if arm.runs.iter().all(|run| run.valid) {
+            "yes"
+        } else {
+            "NO"
+        }
+    };
+    table.row(std::iter::once("valid").chain(arms.iter().map(valid)));
     table
 }
 
-fn headed(corner: &str, runs: &[Run]) -> Table {
-    let labels = runs.iter().map(|run| fit(&run.label, 14));
-    Table::new(std::iter::once(corner.to_owned()).chain(labels))
+const REPEATED: [Line; 3] = [
+    ("runs", |arm| Some(arm.runs.len() as f64), count),
+    (
+        "MB/s, least",
+        |arm| arm.least(|run| Some(run.throughput_mb_s)),
+        units::significant,
+    ),
+    (
+        "MB/s, most",
+        |arm| arm.most(|run| Some(run.throughput_mb_s)),
+        units::significant,
+    ),
+];
+
+const RATES: [Line; 8] = [
+    (
+        "MB/s",
+        |arm| arm.mean(|run| Some(run.throughput_mb_s)),
+        units::significant,
+    ),
+    ("IOPS", |arm| arm.mean(|run| Some(run.iops)), count),
+    (
+        "response mean",
+        |arm| arm.mean(|run| run.response_ns.map(|latency| latency.mean)),
+        units::nanos,
+    ),
+    (
+        "response p50",
+        |arm| arm.mean(|run| run.response_ns.map(|latency| latency.p50 as f64)),
+        units::nanos,
+    ),
+    (
+        "response p99",
+        |arm| arm.mean(|run| run.response_ns.map(|latency| latency.p99 as f64)),
+        units::nanos,
+    ),
+    (
+        "response p99.9",
+        |arm| arm.mean(|run| run.response_ns.map(|latency| latency.p99_9 as f64)),
+        units::nanos,
+    ),
+    (
+        "response max",
+        |arm| arm.most(|run| run.response_ns.map(|latency| latency.max as f64)),
+        units::nanos,
+    ),
+    (
+        "recorded mean",
+        |arm| arm.mean(|run| run.recorded_ns.map(|latency| latency.mean)),
+        units::nanos,
+    ),
+];
+
+const TIMED: [Line; 5] = [
+    (
+        "service mean",
+        |arm| arm.mean(|run| run.service_ns.map(|latency| latency.mean)),
+        units::nanos,
+    ),
+    (
+        "lag p50",
+        |arm| arm.mean(|run| run.lag_ns.map(|latency| latency.p50 as f64)),
+        units::nanos,
+    ),
+    (
+        "lag p99",
+        |arm| arm.mean(|run| run.lag_ns.map(|latency| latency.p99 as f64)),
+        units::nanos,
+    ),
+    (
+        "lag max",
+        |arm| arm.most(|run| run.lag_ns.map(|latency| latency.max as f64)),
+        units::nanos,
+    ),
+    (
+        "delayed by the cap",
+        |arm| arm.mean(|run| run.schedule.map(|schedule| schedule.delayed_by_cap_share)),
+        share,
+    ),
+];
+
+const REST: [Line; 6] = [
+    (
+        "outstanding mean",
+        |arm| arm.mean(|run| Some(run.outstanding.mean)),
+        units::significant,
+    ),
+    (
+        "outstanding max",
+        |arm| arm.most(|run| Some(f64::from(run.outstanding.max))),
+        count,
+    ),
+    (
+        "time at the cap",
+        |arm| arm.mean(|run| Some(run.outstanding.at_cap_share)),
+        share,
+    ),
+    (
+        "requests",
+        |arm| arm.mean(|run| Some(run.requests as f64)),
+        count,
+    ),
+    (
+        "elapsed",
+        |arm| arm.mean(|run| Some(run.elapsed_ns as f64)),
+        units::nanos,
+    ),
+    (
+        "CPU a request",
+        |arm| arm.mean(|run| Some(run.tool.cpu_per_request_ns)),
+        units::nanos,
+    ),
+];
+
+fn count(figure: f64) -> String {
+    units::count(figure.round() as u64)
 }
 
-fn response(run: &Run, figure: fn(&Latency) -> f64) -> String {
-    run.response_ns
-        .as_ref()
-        .map_or("-".to_owned(), |latency| units::nanos(figure(latency)))
+fn headed(corner: &str, arms: &[Arm<'_>]) -> Table {
+    let labels = arms.iter().map(|arm| fit(arm.label, 14));
+    Table::new(std::iter::once(corner.to_owned()).chain(labels))
 }
 
 fn share(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Mean service time of each operation that occurred in any run.
-fn operations(runs: &[Run]) -> Table {
-    let mut table = headed("mean service time", runs);
-    let mut ops: Vec<&String> = runs.iter().flat_map(|run| run.by_op.keys()).collect();
-    ops.sort();
-    ops.dedup();
+/// Mean service time of each operation that occurred in any run, and of its sizes where there are
+/// several, beside what was recorded.
+fn operations(arms: &[Arm<'_>]) -> Table {
+    let labels = arms.iter().map(|arm| fit(arm.label, 14));
+    let head = ["mean service time", "recorded"].map(str::to_owned);
+    let mut table = Table::new(head.into_iter().chain(labels));
+    let runs = || arms.iter().flat_map(|arm| &arm.runs);
+    let ops: BTreeSet<&String> = runs().flat_map(|run| run.by_op.keys()).collect();
     for op in ops {
-        let figure = |run: &Run| match run.by_op.get(op).and_then(|of| of.service_ns.as_ref()) {
-            Some(latency) => units::nanos(latency.mean),
-            None => "-".to_owned(),
-        };
-        table.row(std::iter::once(op.clone()).chain(runs.iter().map(figure)));
+        row_of(&mut table, op.clone(), arms, |run| {
+            let figures = run.by_op.get(op)?;
+            Some((figures.service_ns, figures.recorded_ns))
+        });
+        let sizes: BTreeSet<Option<u64>> = runs()
+            .filter_map(|run| run.by_op.get(op))
+            .flat_map(|figures| figures.sizes.iter().map(|size| size.up_to_bytes))
+            .collect();
+        // None, the longest, would come first.
+        let (open, closed): (Vec<_>, Vec<_>) = sizes.into_iter().partition(Option::is_none);
+        for size in closed
+            .into_iter()
+            .chain(open)
+            .filter(|_| several_sizes(arms, op))
+        {
+            let name = match size {
+                Some(bytes) => format!("  to {}", units::bytes(bytes)),
+                None => "  longer".to_owned(),
+            };
+            row_of(&mut table, name, arms, |run| {
+                let mut sizes = run.by_op.get(op)?.sizes.iter();
+                let figures = sizes.find(|figures| figures.up_to_bytes == size)?;
+                Some((figures.service_ns, figures.recorded_ns))
+            });
+        }
     }
     table
+}
+
+fn several_sizes(arms: &[Arm<'_>], op: &str) -> bool {
+    let mut runs = arms.iter().flat_map(|arm| &arm.runs);
+    runs.any(|run| {
+        run.by_op
+            .get(op)
+            .is_some_and(|figures| figures.sizes.len() > 1)
+    })
+}
+
+/// Service times and what was recorded, of one run.
+type Both = Option<(Option<Latency>, Option<Latency>)>;
+
+fn row_of(table: &mut Table, name: String, arms: &[Arm<'_>], both: impl Fn(&Run) -> Both) {
+    let shown = |mean: Option<f64>| mean.map_or("-".to_owned(), units::nanos);
+    let of_recorded = |run: &Run| both(run)?.1.map(|latency| latency.mean);
+    let recorded = arms.iter().find_map(|arm| arm.mean(of_recorded));
+    let of_service = |run: &Run| both(run)?.0.map(|latency| latency.mean);
+    let cells = arms.iter().map(|arm| shown(arm.mean(of_service)));
+    table.row([name, shown(recorded)].into_iter().chain(cells));
 }
 
 /// Reasons and notes; what holds for every run is said once.
@@ -195,6 +385,30 @@ mod tests {
             text.contains("note: both\n") && text.contains("light: note: short\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn repetitions_share_a_column_that_shows_their_mean() {
+        let of = |label: &str, throughput_mb_s| Run {
+            throughput_mb_s,
+            ..run(label, &[])
+        };
+        let runs = [of("light", 100.0), of("heavy", 5.0), of("light", 300.0)];
+        let text = figures(&arms(&runs)).to_string();
+        let line = |name: &str| {
+            let line = text
+                .lines()
+                .find(|line| line.trim_start().starts_with(name));
+            line.unwrap()
+                .split_whitespace()
+                .rev()
+                .take(2)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(line("runs"), ["1", "2"]);
+        assert_eq!(line("MB/s, least"), ["5.00", "100"]);
+        assert_eq!(line("MB/s, most"), ["5.00", "300"]);
+        assert_eq!(line("MB/s  "), ["5.00", "200"]);
     }
 
     #[test]

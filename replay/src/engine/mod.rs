@@ -31,10 +31,6 @@ pub enum Wait {
     /// Not at all.
     No,
     /// Until this time of the engine's clock, or about [`TICK`] if that is sooner.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for requests that wait for the clock")
-    )]
     Until(u64),
     /// About [`TICK`].
     Tick,

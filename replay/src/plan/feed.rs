@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use iotape_formats::Op;
 
+use super::dependency::Due;
 use super::rules::SkipReason;
 use crate::engine::Io;
 
@@ -28,6 +29,8 @@ pub struct Skip {
 pub struct Batch {
     /// One for each request that is submitted; see [`Io::parts`].
     pub ios: Vec<Io>,
+    /// When each of them is due; empty when all are, at once.
+    pub dues: Vec<Due>,
     /// The recorded latency of each operation.
     pub recorded_ns: Vec<Option<u64>>,
     /// Whether the mapping changed each operation's offset.
@@ -44,6 +47,7 @@ pub struct Batch {
 impl Batch {
     pub fn clear(&mut self) {
         self.ios.clear();
+        self.dues.clear();
         self.recorded_ns.clear();
         self.remapped.clear();
         self.skips.clear();
@@ -98,6 +102,14 @@ impl Feed {
             self.load(None);
         }
         &self.current.ios[self.next..]
+    }
+
+    /// The first of [`Feed::ready`], and when it is due.
+    #[inline]
+    pub fn first(&mut self) -> Option<(Io, Due)> {
+        let io = *self.ready().first()?;
+        let due = self.current.dues.get(self.next).copied();
+        Some((io, due.unwrap_or(Due::at(0))))
     }
 
     /// Waits for the planner up to a time.

@@ -6,12 +6,16 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use fastrand::Rng;
 use iotape_formats::Op;
 
+use super::dependency::{Cell, Dependencies, Due};
 use super::feed::{BATCH_ROWS, Batch, Outlet, Skip};
+use super::order::{Disorder, Order};
 use super::rules::{Planned, Rules, SkipReason};
+use super::timeline::Timeline;
 
 use crate::engine::{Action, Io};
 use crate::map::Striping;
-use crate::measure::Latencies;
+use crate::measure::{Latencies, SIZES, size_class};
+use crate::options::{Speed, Timing};
 use crate::source::{Row, Source, SourceError};
 
 /// Reads a source and makes batches of it.
@@ -19,17 +23,30 @@ use crate::source::{Row, Source, SourceError};
 pub struct Planner<'a> {
     /// What becomes of each row.
     pub rules: &'a Rules,
+    /// When requests are due.
+    pub pacing: Pacing,
     /// Seed of the places in the payload.
     pub seed: u64,
     /// Whether to begin again at the end of the tape.
     pub repeat: bool,
 }
 
+/// What makes times of the run of the tape's.
+#[derive(Clone, Copy, Debug)]
+pub struct Pacing {
+    /// The rule.
+    pub timing: Timing,
+    /// How many times as fast.
+    pub speed: Speed,
+    /// The time of the tape at which each pass begins; `None`: that of its first request.
+    pub origin_ns: Option<u64>,
+}
+
 /// What became of the rows that the loop has used.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Recorded latencies of the operations that count, per action.
-    pub recorded: [Latencies; Action::ALL.len()],
+    /// Recorded latencies of the operations that count, per action and class of size.
+    pub recorded: [[Latencies; SIZES]; Action::ALL.len()],
     /// Rows left out, and their bytes.
     pub skipped: BTreeMap<(Op, SkipReason), (u64, u64)>,
     /// Submitted operations with a range.
@@ -40,6 +57,10 @@ pub struct Tally {
     pub passes: u64,
     /// Submitted requests.
     pub submitted: u64,
+    /// Those that waited for the completion of another.
+    pub dependent: u64,
+    /// How far the tape was from the order of its times, where that mattered.
+    pub disorder: Disorder,
     /// What went to each target, by its index.
     pub targets: Vec<TargetTally>,
     striping: Option<Striping>,
@@ -71,6 +92,12 @@ impl Planner<'_> {
             tally: Tally::new(self.rules.mapping.striping()),
             batch: Batch::default(),
             random: Rng::with_seed(self.seed),
+            timeline: Timeline::new(self.pacing.speed, self.pacing.origin_ns),
+            dependencies: match self.pacing.timing {
+                Timing::Dependent => Some(Dependencies::new()),
+                _ => None,
+            },
+            planned: 0,
         };
         sink.batch.clear();
         let read = self.passes(source, &mut sink);
@@ -91,23 +118,61 @@ impl Planner<'_> {
 
     /// Plans pass after pass, until the tape ends or nobody takes batches any more.
     fn passes<S: Source>(&self, source: &mut S, sink: &mut Sink) -> Result<(), SourceError> {
+        let timed = self.pacing.timing.keeps_time();
+        source.select_submitters(self.pacing.timing == Timing::Dependent);
         loop {
             source.rewind();
-            sink.batch.pass_starts.push(sink.batch.ios.len());
-            let mut submits = false;
-            while let Some(rows) = source.next_block()? {
-                for row in 0..rows {
-                    submits |= sink.add(self.rules, &source.row(row));
-                    if sink.batch.rows() >= BATCH_ROWS && !sink.send() {
-                        return Ok(());
-                    }
-                }
-            }
+            sink.begin_pass();
+            let before = sink.planned;
+            let goes_on = if timed {
+                self.timed_pass(source, sink)?
+            } else {
+                self.pass(source, sink)?
+            };
             // A tape of which nothing is submitted would be read forever.
-            if !self.repeat || !submits {
+            if !goes_on || !self.repeat || sink.planned == before {
                 return Ok(());
             }
         }
+    }
+
+    /// Plans the rows as they stand on the tape; `false` when nobody takes batches any more.
+    fn pass<S: Source>(&self, source: &mut S, sink: &mut Sink) -> Result<bool, SourceError> {
+        while let Some(rows) = source.next_block()? {
+            for row in 0..rows {
+                sink.add(self.rules, &source.row(row));
+                if sink.batch.rows() >= BATCH_ROWS && !sink.send() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Plans the rows in the order of their times; `false` when nobody takes batches any more.
+    fn timed_pass<S: Source>(&self, source: &mut S, sink: &mut Sink) -> Result<bool, SourceError> {
+        let mut order = Order::default();
+        let mut read = Ok(());
+        let mut at_end = false;
+        while !at_end {
+            match source.next_block() {
+                Ok(Some(rows)) => (0..rows).for_each(|row| order.push(source.row(row))),
+                Ok(None) => at_end = true,
+                Err(error) => {
+                    at_end = true;
+                    read = Err(error);
+                }
+            }
+            for row in order.leave(at_end) {
+                sink.add_timed(self.rules, row);
+                if sink.batch.rows() >= BATCH_ROWS && !sink.send() {
+                    return Ok(false);
+                }
+            }
+            order.left();
+        }
+        sink.tally.disorder.add(order.disorder());
+        read.map(|()| true)
     }
 }
 
@@ -117,9 +182,61 @@ struct Sink {
     tally: Tally,
     batch: Batch,
     random: Rng,
+    timeline: Timeline,
+    dependencies: Option<Dependencies>,
+    /// Requests that are to be submitted.
+    planned: u64,
 }
 
 impl Sink {
+    fn begin_pass(&mut self) {
+        self.batch.pass_starts.push(self.batch.ios.len());
+        self.timeline.next_pass();
+        if let Some(dependencies) = &mut self.dependencies {
+            dependencies.rewind();
+        }
+    }
+
+    /// Adds a row, and when it is due if it is to be submitted.
+    fn add_timed(&mut self, rules: &Rules, row: &Row) {
+        if rules.filter.is_outside(row.time_ns) {
+            self.skip(row, SkipReason::OutsideTimes);
+            return;
+        }
+        let at_ns = self.timeline.at(row.time_ns);
+        if self.add(rules, row) {
+            let due = self.due(row, at_ns);
+            self.batch.dues.push(due);
+        }
+    }
+
+    fn due(&mut self, row: &Row, at_ns: u64) -> Due {
+        let Some(dependencies) = &mut self.dependencies else {
+            return Due::at(at_ns);
+        };
+        let (after, own) = dependencies.of(row);
+        match after {
+            Some((after, think_ns)) => Due {
+                ns: self.timeline.scale(think_ns),
+                after,
+                own,
+            },
+            None => Due {
+                own,
+                ..Due::at(at_ns)
+            },
+        }
+    }
+
+    fn skip(&mut self, row: &Row, reason: SkipReason) {
+        self.batch.skips.push(Skip {
+            before: self.batch.ios.len(),
+            op: row.op,
+            reason,
+            bytes: row.length_bytes,
+        });
+    }
+
     /// Adds a row; `true` when it is to be submitted.
     #[inline]
     fn add(&mut self, rules: &Rules, row: &Row) -> bool {
@@ -129,16 +246,11 @@ impl Sink {
                 batch.ios.push(io);
                 batch.recorded_ns.push(row.latency_ns);
                 batch.remapped.push(remapped);
+                self.planned += 1;
                 true
             }
             Planned::Skip(reason) => {
-                let before = batch.ios.len();
-                batch.skips.push(Skip {
-                    before,
-                    op: row.op,
-                    reason,
-                    bytes: row.length_bytes,
-                });
+                self.skip(row, reason);
                 false
             }
         }
@@ -166,6 +278,12 @@ impl Tally {
         }
     }
 
+    /// Rows that were submitted or left out.
+    pub fn accounted(&self) -> u64 {
+        let skipped = self.skipped.values().map(|(requests, _)| requests);
+        self.submitted + skipped.sum::<u64>()
+    }
+
     fn add(&mut self, batch: &Batch) {
         let whole = batch.used == batch.ios.len();
         let used = batch.used.min(batch.ios.len());
@@ -185,10 +303,12 @@ impl Tally {
         let counted = batch.ios[counts_from..used].iter();
         for (io, recorded) in counted.zip(&batch.recorded_ns[counts_from..used]) {
             if let Some(latency_ns) = recorded {
-                self.recorded[io.action.index()].record(*latency_ns);
+                self.recorded[io.action.index()][size_class(io.length)].record(*latency_ns);
             }
         }
         self.submitted += used as u64;
+        let dues = &batch.dues[..used.min(batch.dues.len())];
+        self.dependent += dues.iter().filter(|due| due.after != Cell::NONE).count() as u64;
         let begun = |&&start: &&usize| start < used || whole;
         self.passes += batch.pass_starts.iter().filter(begun).count() as u64;
     }

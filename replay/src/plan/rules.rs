@@ -29,6 +29,10 @@ pub enum SkipReason {
     LongerThanTarget,
     /// Erasing for good cannot be had from a discard.
     SecureErase,
+    /// The user wants other operations.
+    NotAsked,
+    /// It was recorded before or after what the user wants.
+    OutsideTimes,
 }
 
 impl SkipReason {
@@ -42,6 +46,8 @@ impl SkipReason {
             SkipReason::BeyondEnd => "it lies beyond what the tape's summary says",
             SkipReason::LongerThanTarget => "it is longer than the target",
             SkipReason::SecureErase => "secure erase is not replayed",
+            SkipReason::NotAsked => "it was not asked for (--only)",
+            SkipReason::OutsideTimes => "it lies outside --from and --to",
         }
     }
 }
@@ -49,6 +55,12 @@ impl SkipReason {
 /// What the target and the user allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
+    /// Leaves out all other operations, if any is named here.
+    pub only: OpSet,
+    /// Leaves out what was recorded earlier.
+    pub from_ns: u64,
+    /// Leaves out what was recorded at this time or later.
+    pub to_ns: Option<u64>,
     /// Leaves out what changes data.
     pub skip_writes: bool,
     /// Leaves out discards.
@@ -62,11 +74,47 @@ impl Filter {
     pub fn refuses(&self, op: Op) -> Option<SkipReason> {
         match op {
             Op::ZoneAppend | Op::ZoneReset | Op::Other => Some(SkipReason::NotReplayable),
+            _ if !self.wants(op) => Some(SkipReason::NotAsked),
             _ if op.changes_data() && self.skip_writes => Some(SkipReason::ChangesData),
             Op::Discard if self.no_discard => Some(SkipReason::NotOnTarget),
             Op::WriteZeroes if self.no_write_zeroes => Some(SkipReason::NotOnTarget),
             _ => None,
         }
+    }
+}
+
+impl Filter {
+    /// Whether the user wants this operation.
+    pub fn wants(&self, op: Op) -> bool {
+        self.only.is_empty() || self.only.has(op)
+    }
+
+    /// Whether a time of the tape lies outside what is wanted.
+    #[inline]
+    pub fn is_outside(&self, time_ns: u64) -> bool {
+        time_ns < self.from_ns || self.to_ns.is_some_and(|to_ns| time_ns >= to_ns)
+    }
+}
+
+/// Some operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpSet(u8);
+
+impl OpSet {
+    /// The operations of a list.
+    pub fn of(ops: &[Op]) -> OpSet {
+        OpSet(ops.iter().fold(0, |bits, op| bits | 1 << op.number()))
+    }
+
+    /// Whether none is in it.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether an operation is in it.
+    #[inline]
+    pub fn has(self, op: Op) -> bool {
+        self.0 & (1 << op.number()) != 0
     }
 }
 
@@ -109,6 +157,9 @@ impl Rules {
     pub fn plan(&self, row: &Row, random: &mut Rng) -> Planned {
         if let Some(reason) = self.filter.refuses(row.op) {
             return Planned::Skip(reason);
+        }
+        if self.filter.is_outside(row.time_ns) {
+            return Planned::Skip(SkipReason::OutsideTimes);
         }
         let preflush = row.flags.contains(Flags::PREFLUSH);
         let action = match row.op {

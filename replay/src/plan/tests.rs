@@ -7,7 +7,7 @@ use iotape_formats::{Flags, Op};
 use super::*;
 use crate::engine::Action;
 use crate::map::{Layout, Mapping, Members, Volume};
-use crate::options::MappingMode;
+use crate::options::{MappingMode, Speed, Timing};
 use crate::source::testing::Rows;
 use crate::source::{Row, Source};
 
@@ -46,6 +46,11 @@ fn play(source: &mut Rows, repeat: bool, target: u64, consume: impl FnOnce(Feed)
     let rules = rules(source, target);
     let planner = Planner {
         rules: &rules,
+        pacing: Pacing {
+            timing: Timing::Asap,
+            speed: Speed::RECORDED,
+            origin_ns: None,
+        },
         seed: 1,
         repeat,
     };
@@ -96,7 +101,7 @@ fn a_whole_pass_counts_everything_once() {
             (1_000, 1_000 * 4096)
         )]
     );
-    let recorded = tally.recorded[Action::Read.index()].figures().unwrap();
+    let recorded = tally.recorded[Action::Read.index()][0].figures().unwrap();
     assert_eq!(
         (recorded.count, recorded.min, recorded.max),
         (9_000, 1, 9_999)
@@ -118,7 +123,7 @@ fn a_part_counts_only_what_was_used_of_it() {
             .sum::<u64>(),
         499
     );
-    let recorded = tally.recorded[Action::Read.index()].figures().unwrap();
+    let recorded = tally.recorded[Action::Read.index()][0].figures().unwrap();
     assert_eq!(
         (recorded.count, recorded.min, recorded.max),
         (3_600, 1_001, 4_999)
@@ -132,7 +137,7 @@ fn repeating_begins_again_until_nobody_takes_more() {
     });
     // 900 operations a pass: the 30,000th is in the 34th.
     assert_eq!((tally.submitted, tally.passes), (30_000, 34));
-    let recorded = tally.recorded[Action::Read.index()].figures().unwrap();
+    let recorded = tally.recorded[Action::Read.index()][0].figures().unwrap();
     assert_eq!((recorded.count, recorded.max), (30_000, 999));
 }
 

@@ -6,6 +6,7 @@ mod volumes;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use iotape_formats::Op;
 use iotape_formats::tape::Summary;
@@ -15,8 +16,9 @@ use crate::engine::sim::SimEngine;
 use crate::engine::threads::ThreadsEngine;
 use crate::engine::{Engine, Io, Medium, SystemEngine};
 use crate::error::ReplayError;
+use crate::measure::RunLog;
 use crate::options::{EngineChoice, Options, Profile, Progress, RunOptions, WritePolicy};
-use crate::plan::{self, Filter, Planned, Planner, Rules, Tally};
+use crate::plan::{self, Filter, OpSet, Pacing, Planned, Planner, Rules, Tally};
 use crate::report::{self, Circumstances};
 use crate::result;
 use crate::run::{self, Bounds, Outcome};
@@ -54,6 +56,9 @@ impl<S: Source> Replay<S> {
         let skip_writes = options.write_policy == WritePolicy::SkipWrites;
         let mut filter = Filter {
             skip_writes,
+            only: OpSet::of(&options.only),
+            from_ns: options.from.map_or(0, whole_ns),
+            to_ns: options.to.map(whole_ns),
             ..Filter::default()
         };
         targets::check(&options)?;
@@ -61,10 +66,10 @@ impl<S: Source> Replay<S> {
         if replayable(summary, filter) == 0 {
             return Err(ReplayError::NothingToReplay {
                 requests: summary.requests,
-                why: if skip_writes {
-                    " without changing data"
-                } else {
-                    ""
+                why: match (skip_writes, options.only.is_empty()) {
+                    (true, _) => " without changing data",
+                    (false, false) => " of the operations asked for",
+                    (false, true) => "",
                 },
             });
         }
@@ -163,6 +168,7 @@ impl<S: Source> Replay<S> {
         notes.append(&mut engine.take_notes());
         let bounds = Bounds {
             depth: options.profile.depth,
+            timing: options.timing,
             warmup: options.warmup,
             repeat_for: options.repeat_for,
             interval: options.interval,
@@ -173,12 +179,12 @@ impl<S: Source> Replay<S> {
             striping: self.rules.mapping.striping(),
         };
         let (cpu, thread_cpu) = (CpuTime::of_process(), CpuTime::of_thread());
-        let (outcome, tally, read) =
-            self.play(engine, &bounds, stop, progress)
-                .map_err(|source| ReplayError::Engine {
-                    engine: name,
-                    source,
-                })?;
+        let (outcome, tally, read) = self
+            .play(engine, &bounds, options, stop, progress)
+            .map_err(|source| ReplayError::Engine {
+                engine: name,
+                source,
+            })?;
         let circumstances = Circumstances {
             options,
             engine: name,
@@ -190,6 +196,7 @@ impl<S: Source> Replay<S> {
             seed: self.options.seed,
             mapping: self.options.mapping_mode(),
             summary: self.source.summary(),
+            accounted: tally.accounted(),
             devices: self.rules.mapping.most_devices_together(),
             finished: self.source.finished(),
             damage: self.source.damage(),
@@ -204,21 +211,29 @@ impl<S: Source> Replay<S> {
         &mut self,
         engine: E,
         bounds: &Bounds,
+        options: &RunOptions,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> io::Result<(Outcome, Tally, Result<(), SourceError>)> {
         let (outlet, feed) = plan::channel();
         let planner = Planner {
             rules: &self.rules,
+            pacing: Pacing {
+                timing: options.timing,
+                speed: options.speed,
+                origin_ns: self.options.from.map(whole_ns),
+            },
             seed: self.options.seed,
             repeat: bounds.repeat_for.is_some(),
         };
+        let log = options.hdr_log.clone();
+        let log = log.map(|log| RunLog::new(log, &options.label));
         let source = &mut self.source;
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
                 .name("iotape-plan".to_owned())
                 .spawn_scoped(scope, move || planner.run(source, outlet))?;
-            let outcome = run::run(engine, feed, bounds, stop, progress);
+            let outcome = run::run(engine, feed, bounds, log, stop, progress);
             let (tally, read) = thread
                 .join()
                 .map_err(|_| io::Error::other("the planning thread died"))?;
@@ -230,8 +245,10 @@ impl<S: Source> Replay<S> {
         let summary = self.source.summary();
         let longest = self.rules.longest_part_bytes().next_multiple_of(4096);
         let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
-        let read_bytes = if count(Op::Read) > 0 { longest } else { 0 };
-        let writes = count(Op::Write) > 0 && !self.rules.filter.skip_writes;
+        let filter = &self.rules.filter;
+        let reads = count(Op::Read) > 0 && filter.wants(Op::Read);
+        let read_bytes = if reads { longest } else { 0 };
+        let writes = count(Op::Write) > 0 && filter.wants(Op::Write) && !filter.skip_writes;
         let payload_bytes = if writes {
             u64::from(self.rules.payload_bytes)
         } else {
@@ -315,7 +332,7 @@ impl<S: Source> Replay<S> {
     }
 
     fn write_mode(&self) -> result::WriteMode {
-        if !changes_data(self.source.summary()) {
+        if !changes_data(self.source.summary(), self.rules.filter) {
             result::WriteMode::None
         } else if self.rules.filter.skip_writes {
             result::WriteMode::SkipWrites
@@ -323,6 +340,10 @@ impl<S: Source> Replay<S> {
             result::WriteMode::Overwrite
         }
     }
+}
+
+fn whole_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn replayable(summary: &Summary, filter: Filter) -> u64 {
@@ -333,9 +354,10 @@ fn replayable(summary: &Summary, filter: Filter) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-fn changes_data(summary: &Summary) -> bool {
+fn changes_data(summary: &Summary, filter: Filter) -> bool {
     [Op::Write, Op::Discard, Op::WriteZeroes]
         .into_iter()
+        .filter(|op| filter.wants(*op))
         .any(|op| summary.by_op[usize::from(op.number())].requests > 0)
 }
 

@@ -132,10 +132,13 @@ fn access(options: &Options, path: &PathBuf, summary: &Summary, filter: Filter) 
     if filter.skip_writes {
         return Access::SkipWrites;
     }
-    if !changes_data(summary) {
+    if !changes_data(summary, filter) {
         return Access::Read;
     }
-    let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
+    let count = |op: Op| match filter.wants(op) {
+        true => summary.by_op[usize::from(op.number())].requests,
+        false => 0,
+    };
     match &options.write_policy {
         WritePolicy::Overwrite(named) if named.contains(path) => Access::Overwrite,
         _ => Access::Forbidden {

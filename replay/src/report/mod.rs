@@ -8,12 +8,12 @@ use std::io;
 use iotape_formats::tape::Summary;
 
 use crate::engine::Action;
-use crate::measure::{Latencies, OpRecord};
-use crate::options::{MappingMode, RunOptions};
+use crate::measure::{Latencies, OpRecord, SIZES, longest_of};
+use crate::options::{MappingMode, RunOptions, Timing};
 use crate::plan::Tally;
 use crate::result::{
-    self, ErrorCount, LoopKind, OpFigures, Outstanding, Payload, Skipped, TargetKind, ToolUse,
-    WriteMode,
+    self, ErrorCount, LoopKind, OpFigures, Outstanding, Payload, Schedule, SizeFigures, Skipped,
+    TargetKind, ToolUse, WriteMode,
 };
 use crate::run::{Failure, Outcome};
 use crate::sim_spec::SimSpec;
@@ -38,6 +38,8 @@ pub struct Circumstances<'a> {
     pub mapping: MappingMode,
     /// Of the tape.
     pub summary: &'a Summary,
+    /// Requests of the tape that were submitted or left out.
+    pub accounted: u64,
     /// Devices of the tape with requests.
     pub devices: usize,
     /// Whether the recording was ended cleanly.
@@ -53,19 +55,28 @@ pub struct Circumstances<'a> {
 /// Sets up the result of a run.
 pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) -> result::Run {
     let seconds = seconds(outcome.elapsed_ns);
-    let service = merged(outcome.ops.iter().map(|record| &record.service));
+    let ops: [Spans; Action::ALL.len()] =
+        std::array::from_fn(|index| Spans::of(&outcome.ops[index]));
+    let all = Spans::merged(&ops);
     let moved = |action: Action| &outcome.ops[action.index()];
     let bytes = moved(Action::Read)
         .bytes
         .saturating_add(moved(Action::Write).bytes);
-    let succeeded = moved(Action::Read).service.count() + moved(Action::Write).service.count();
+    let succeeded = [Action::Read, Action::Write]
+        .map(|action| ops[action.index()].service.count())
+        .iter()
+        .sum();
     let options = circumstances.options;
     let mut run = result::Run {
         label: options.label.clone(),
         profile: options.profile.name.clone(),
         depth_cap: options.profile.depth,
         timing: options.timing,
-        loop_kind: LoopKind::Closed,
+        loop_kind: match options.timing {
+            Timing::Asap => LoopKind::Closed,
+            Timing::Recorded => LoopKind::Open,
+            Timing::Dependent => LoopKind::Dependent,
+        },
         engine: circumstances.engine.to_owned(),
         workers: 1,
         order: options.order,
@@ -86,10 +97,14 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
         bytes,
         throughput_mb_s: per_second(bytes, seconds) / 1e6,
         iops: per_second(succeeded, seconds),
-        service_ns: service.figures(),
-        response_ns: service.figures(),
-        lag_ns: None,
-        by_op: by_op(&outcome.ops, tally, seconds),
+        service_ns: all.service.figures(),
+        response_ns: all.response().figures(),
+        lag_ns: all.lag.figures(),
+        schedule: options
+            .timing
+            .keeps_time()
+            .then(|| schedule(&outcome, tally, options)),
+        by_op: by_op(&outcome.ops, &ops, tally, seconds),
         skipped: skipped(tally),
         outstanding: Outstanding {
             cap: options.profile.depth,
@@ -97,9 +112,9 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
             max: outcome.outstanding_max,
             at_cap_share: outcome.outstanding.at_cap_share(),
         },
-        recorded_ns: merged(tally.recorded.iter()).figures(),
+        recorded_ns: merged(tally.recorded.iter().flatten()).figures(),
         intervals: Vec::new(),
-        histograms: histograms(&outcome.ops, &service),
+        histograms: histograms(&ops, &all),
         errors: errors(&outcome.errors),
         tool: tool_use(&outcome, &circumstances),
         valid: false,
@@ -140,6 +155,57 @@ fn simulated_facts(spec: &SimSpec) -> result::Target {
     }
 }
 
+fn schedule(outcome: &Outcome, tally: &Tally, options: &RunOptions) -> Schedule {
+    let delays = &outcome.delays;
+    let whole = |ns: u128| u64::try_from(ns).unwrap_or(u64::MAX);
+    Schedule {
+        speed: options.speed.factor(),
+        delayed_by_cap_share: share(delays.by_cap, delays.requests),
+        delayed_by_cap_ns: whole(delays.by_cap_ns),
+        total_lag_ns: whole(delays.total_ns),
+        late_share: share(delays.late, delays.requests),
+        end_drift_ns: delays.last_ns,
+        dependent_share: share(tally.dependent, tally.submitted),
+        out_of_order: tally.disorder.displaced,
+        out_of_place: tally.disorder.late,
+    }
+}
+
+/// The latencies of an operation of all sizes, or of all operations.
+#[derive(Default)]
+struct Spans {
+    service: Latencies,
+    open_response: Latencies,
+    lag: Latencies,
+}
+
+impl Spans {
+    fn of(record: &OpRecord) -> Self {
+        Spans {
+            service: merged(record.service.iter()),
+            open_response: record.response.clone(),
+            lag: record.lag.clone(),
+        }
+    }
+
+    fn merged(parts: &[Spans]) -> Self {
+        Spans {
+            service: merged(parts.iter().map(|part| &part.service)),
+            open_response: merged(parts.iter().map(|part| &part.open_response)),
+            lag: merged(parts.iter().map(|part| &part.lag)),
+        }
+    }
+
+    /// In a closed loop the service time.
+    fn response(&self) -> &Latencies {
+        if self.open_response.count() > 0 {
+            &self.open_response
+        } else {
+            &self.service
+        }
+    }
+}
+
 fn merged<'a>(parts: impl Iterator<Item = &'a Latencies>) -> Latencies {
     let mut all = Latencies::default();
     parts.for_each(|part| all.add(part));
@@ -148,6 +214,7 @@ fn merged<'a>(parts: impl Iterator<Item = &'a Latencies>) -> Latencies {
 
 fn by_op(
     ops: &[OpRecord; Action::ALL.len()],
+    spans: &[Spans; Action::ALL.len()],
     tally: &Tally,
     seconds: f64,
 ) -> BTreeMap<String, OpFigures> {
@@ -157,27 +224,58 @@ fn by_op(
     occurred
         .map(|action| {
             let record = &ops[action.index()];
+            let spans = &spans[action.index()];
+            let recorded = &tally.recorded[action.index()];
             let figures = OpFigures {
                 requests: record.requests,
                 bytes: record.bytes,
                 throughput_mb_s: per_second(record.bytes, seconds) / 1e6,
-                iops: per_second(record.service.count(), seconds),
-                service_ns: record.service.figures(),
-                recorded_ns: tally.recorded[action.index()].figures(),
+                iops: per_second(spans.service.count(), seconds),
+                service_ns: spans.service.figures(),
+                response_ns: spans.response().figures(),
+                lag_ns: spans.lag.figures(),
+                recorded_ns: merged(recorded.iter()).figures(),
+                sizes: sizes(record, recorded),
             };
             (action.op().name().to_owned(), figures)
         })
         .collect()
 }
 
-fn histograms(ops: &[OpRecord; Action::ALL.len()], all: &Latencies) -> BTreeMap<String, String> {
+/// Replayed against recorded, by size; of operations that have one.
+fn sizes(record: &OpRecord, recorded: &[Latencies; SIZES]) -> Vec<SizeFigures> {
+    if record.bytes == 0 {
+        return Vec::new();
+    }
+    let classes = record.service.iter().zip(recorded).enumerate();
+    classes
+        .filter(|(_, (service, recorded))| service.count() > 0 || recorded.count() > 0)
+        .map(|(class, (service, recorded))| SizeFigures {
+            up_to_bytes: longest_of(class),
+            requests: service.count(),
+            service_ns: service.figures(),
+            recorded_ns: recorded.figures(),
+        })
+        .collect()
+}
+
+/// Service times under the operation's name; response times and lags, where they are something
+/// else, behind it.
+fn histograms(ops: &[Spans; Action::ALL.len()], all: &Spans) -> BTreeMap<String, String> {
     let named = Action::ALL
         .into_iter()
-        .map(|action| (action.op().name(), &ops[action.index()].service));
+        .map(|action| (action.op().name(), &ops[action.index()]));
     named
         .chain([("all", all)])
+        .flat_map(|(name, spans)| {
+            [
+                (name.to_owned(), &spans.service),
+                (format!("{name}/response"), &spans.open_response),
+                (format!("{name}/lag"), &spans.lag),
+            ]
+        })
         .filter(|(_, latencies)| latencies.count() > 0)
-        .filter_map(|(name, latencies)| Some((name.to_owned(), latencies.to_base64()?)))
+        .filter_map(|(name, latencies)| Some((name, latencies.to_base64()?)))
         .collect()
 }
 
@@ -222,12 +320,14 @@ fn tool_use(outcome: &Outcome, circumstances: &Circumstances<'_>) -> ToolUse {
         0 => 0.0,
         completed => circumstances.cpu.total_ns() as f64 / completed as f64,
     };
+    let submitter_ns = circumstances.submitter_cpu.total_ns();
+    let busy_ns = submitter_ns.saturating_sub(outcome.spun_ns);
     ToolUse {
         cpu_user_ns: circumstances.cpu.user_ns,
         cpu_system_ns: circumstances.cpu.system_ns,
         cpu_per_request_ns: per_request,
-        submitter_busy_share: share(circumstances.submitter_cpu.total_ns(), outcome.run_ns)
-            .min(1.0),
+        submitter_busy_share: share(busy_ns, outcome.run_ns).min(1.0),
+        submitter_spinning_share: share(outcome.spun_ns, outcome.run_ns),
         starved_share: share(outcome.starved_ns, outcome.run_ns),
         littles_law_error: outcome.littles_law_error,
     }

@@ -4,7 +4,7 @@ use iotape_formats::Op;
 
 use super::{Circumstances, share};
 use crate::options::MappingMode;
-use crate::result::{Run, TargetKind, WriteMode};
+use crate::result::{LoopKind, Run, Schedule, TargetKind, WriteMode};
 use crate::run::{Ending, Outcome};
 
 /// A run below this is noted as short.
@@ -16,6 +16,11 @@ const CPU_LIMITED: f64 = 0.95;
 const CPU_SUSPECT: f64 = 0.8;
 /// Above this share of time without a decoded request, the tape's decoding sets the rate.
 const STARVED: f64 = 0.01;
+/// Above this share of requests that came late by the tool's fault, the schedule was not kept.
+const LATE: f64 = 0.01;
+/// The last request is too late by more than both: this, and this part of the run.
+const LEAST_DRIFT_NS: u64 = 10_000_000;
+const DRIFT_PART: u64 = 200;
 /// Little's law holds up to rounding, or the bookkeeping is wrong.
 const LITTLES_LAW: f64 = 1e-3;
 
@@ -45,6 +50,8 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
     if !circumstances.targets.is_empty() && run.elapsed_ns >= JUDGEABLE_NS {
         of_the_tool(run, outcome, &mut reasons);
     }
+    of_the_schedule(run, outcome, &mut reasons);
+    reasons.extend(of_the_requests(outcome, circumstances));
     if outcome.strays > 0 || run.tool.littles_law_error > LITTLES_LAW {
         reasons.push(format!(
             "the bookkeeping is wrong, please report it: {} stray completions, Little's law off by {:.2e}",
@@ -77,6 +84,42 @@ fn of_the_tool(run: &Run, outcome: &Outcome, reasons: &mut Vec<String>) {
             run.tool.starved_share * 100.0
         ));
     }
+}
+
+/// Whether requests came late for want of anything but a token.
+fn of_the_schedule(run: &Run, outcome: &Outcome, reasons: &mut Vec<String>) {
+    let Some(schedule) = &run.schedule else {
+        return;
+    };
+    if schedule.late_share > LATE {
+        reasons.push(format!(
+            "the schedule was not kept: {:.1} % of the requests were submitted more than 1 ms late, besides their wait for a token",
+            schedule.late_share * 100.0
+        ));
+    }
+    let drift_ns = outcome.delays.last_own_ns;
+    let much_ns = LEAST_DRIFT_NS.max(run.elapsed_ns / DRIFT_PART);
+    if drift_ns > much_ns {
+        reasons.push(format!(
+            "drift: the last request was {:.1} ms late, besides its wait for a token",
+            drift_ns as f64 / 1e6
+        ));
+    }
+}
+
+/// A whole pass has submitted each request of the tape that was not left out, and no other.
+fn of_the_requests(outcome: &Outcome, circumstances: &Circumstances<'_>) -> Option<String> {
+    let whole = outcome.ending == Ending::Done
+        && circumstances.options.repeat_for.is_none()
+        && circumstances.unread.is_none()
+        && circumstances.damage.is_none();
+    if !whole || circumstances.accounted == circumstances.summary.requests {
+        return None;
+    }
+    Some(format!(
+        "the tape's summary says {} requests, {} were submitted or left out",
+        circumstances.summary.requests, circumstances.accounted
+    ))
 }
 
 fn endings(outcome: &Outcome) -> Vec<String> {
@@ -164,6 +207,9 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
             run.mapping.remapped_share * 100.0
         ));
     }
+    if let Some(schedule) = &run.schedule {
+        of_the_timing(run, schedule, &mut notes);
+    }
     for skipped in &run.skipped {
         notes.push(format!(
             "left out: {} {} of {} bytes: {}",
@@ -178,6 +224,29 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
         of_the_figures(run, outcome, &mut notes);
     }
     notes
+}
+
+/// What the timing assumes, and what became of it.
+fn of_the_timing(run: &Run, schedule: &Schedule, notes: &mut Vec<String>) {
+    if run.loop_kind == LoopKind::Dependent {
+        notes.push(format!(
+            "dependent: {:.1} % of the requests waited for the request of the same submitter that had completed last before them on the tape, and as long after it; whether they really depended on it the tape does not say",
+            schedule.dependent_share * 100.0
+        ));
+    }
+    if schedule.delayed_by_cap_share > 0.0 {
+        notes.push(format!(
+            "the cap delayed {:.1} % of the requests, by {:.3} s in all: to that extent the loop was closed",
+            schedule.delayed_by_cap_share * 100.0,
+            schedule.delayed_by_cap_ns as f64 / 1e9
+        ));
+    }
+    if schedule.out_of_order > 0 {
+        notes.push(format!(
+            "{} requests stood behind later ones on the tape and were put in the order of their times; {} were too far from their place and were due at once",
+            schedule.out_of_order, schedule.out_of_place
+        ));
+    }
 }
 
 fn of_the_figures(run: &Run, outcome: &Outcome, notes: &mut Vec<String>) {

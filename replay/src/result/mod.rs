@@ -168,6 +168,8 @@ pub struct Run {
     /// Submitted − scheduled. `null` in a closed loop, where a request is scheduled when it is
     /// submitted.
     pub lag_ns: Option<Latency>,
+    /// How the tape's times were kept; `null` in a closed loop.
+    pub schedule: Option<Schedule>,
     /// Figures of each operation that occurred, by its name.
     pub by_op: BTreeMap<String, OpFigures>,
     /// Requests of the tape that were left out, by operation and reason.
@@ -179,7 +181,8 @@ pub struct Run {
     /// The run in slices of time, in which a request belongs to the slice of its completion.
     pub intervals: Vec<Interval>,
     /// Service times as HdrHistogram V2, compressed, in base64 (as in HdrHistogram's own interval
-    /// log): `all` and each operation, in nanoseconds.
+    /// log): `all` and each operation, in nanoseconds. In an open loop also response times and
+    /// lags, as `all/response`, `read/lag` and so on.
     pub histograms: BTreeMap<String, String>,
     /// Failed requests, by operation and error.
     pub errors: Vec<ErrorCount>,
@@ -202,6 +205,33 @@ pub enum LoopKind {
     Closed,
     /// The clock: the tape sets the rate.
     Open,
+    /// The completion of an earlier request of the same submitter, and then the clock.
+    Dependent,
+}
+
+/// How the tape's times were kept. Shares are of the requests that count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Schedule {
+    /// How many times as fast as recorded.
+    pub speed: f64,
+    /// Share that had to wait for a token when they were due: what makes an open loop a closed one.
+    /// Once a token is lacking, all that is due until the loop has caught up waits for tokens.
+    pub delayed_by_cap_share: f64,
+    /// Sum of those waits.
+    pub delayed_by_cap_ns: u64,
+    /// Sum of all lags.
+    pub total_lag_ns: u64,
+    /// Share that was submitted more than 1 ms late besides: the tool's own fault.
+    pub late_share: f64,
+    /// Lag of the request submitted last.
+    pub end_drift_ns: u64,
+    /// Share that waited for the completion of another request.
+    pub dependent_share: f64,
+    /// Requests of the tape that stood behind a later one and were put in order, all passes.
+    pub out_of_order: u64,
+    /// Those too far from their place, which were due as soon as they were met.
+    pub out_of_place: u64,
 }
 
 /// A target and what the system says about it.
@@ -331,6 +361,28 @@ pub struct OpFigures {
     pub iops: f64,
     /// Completed − submitted.
     pub service_ns: Option<Latency>,
+    /// Completed − scheduled. In a closed loop the same as the service time.
+    pub response_ns: Option<Latency>,
+    /// Submitted − scheduled; `null` in a closed loop.
+    pub lag_ns: Option<Latency>,
+    /// The tape's own latencies of the same requests.
+    pub recorded_ns: Option<Latency>,
+    /// Replayed and recorded latencies by length, in classes of powers of two; empty for
+    /// operations without a length.
+    pub sizes: Vec<SizeFigures>,
+}
+
+/// Figures of the requests of an operation that are about as long.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SizeFigures {
+    /// The longest in this class; longer than half of it, but in the first class, which holds all
+    /// up to it. `null`: longer than the class before.
+    pub up_to_bytes: Option<u64>,
+    /// Requests that succeeded.
+    pub requests: u64,
+    /// Completed − submitted.
+    pub service_ns: Option<Latency>,
     /// The tape's own latencies of the same requests.
     pub recorded_ns: Option<Latency>,
 }
@@ -364,6 +416,10 @@ pub struct Interval {
     pub outstanding_mean: f64,
     /// Service times of the requests completed in it; `null` when there were none.
     pub service_ns: Option<Latency>,
+    /// Their response times.
+    pub response_ns: Option<Latency>,
+    /// Their lags; `null` in a closed loop.
+    pub lag_ns: Option<Latency>,
 }
 
 /// Requests that were left out.
@@ -407,6 +463,9 @@ pub struct ToolUse {
     /// Processor time of the submitting thread over the run's time. Near 1 the run is limited by
     /// the processor, not by the target.
     pub submitter_busy_share: f64,
+    /// Share of the time in which the submitting thread looked at the clock until a request was
+    /// due; not in [`ToolUse::submitter_busy_share`].
+    pub submitter_spinning_share: f64,
     /// Share of the time with a free token and no decoded request to use it.
     pub starved_share: f64,
     /// |outstanding mean × time − Σ service| / Σ service: Little's law, a check of the

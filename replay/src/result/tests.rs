@@ -36,7 +36,15 @@ fn run() -> Run {
         throughput_mb_s: 1.5,
         iops: 4.0,
         service_ns: Some(latency),
+        response_ns: None,
+        lag_ns: None,
         recorded_ns: None,
+        sizes: vec![SizeFigures {
+            up_to_bytes: Some(4096),
+            requests: 5,
+            service_ns: None,
+            recorded_ns: None,
+        }],
     };
     Run {
         label: "nvme0n1 light".to_owned(),
@@ -67,6 +75,10 @@ fn run() -> Run {
         service_ns: Some(latency),
         response_ns: Some(latency),
         lag_ns: None,
+        schedule: Some(Schedule {
+            speed: 2.0,
+            ..Schedule::default()
+        }),
         by_op: BTreeMap::from([("read".to_owned(), figures)]),
         skipped: vec![Skipped {
             op: "write".to_owned(),
@@ -87,6 +99,8 @@ fn run() -> Run {
             bytes: 16_384,
             outstanding_mean: 7.5,
             service_ns: None,
+            response_ns: None,
+            lag_ns: None,
         }],
         histograms: BTreeMap::from([("all".to_owned(), "HISTFAAA".to_owned())]),
         errors: vec![ErrorCount {
@@ -100,6 +114,7 @@ fn run() -> Run {
             cpu_system_ns: 20,
             cpu_per_request_ns: 6.0,
             submitter_busy_share: 0.5,
+            submitter_spinning_share: 0.25,
             starved_share: 0.0,
             littles_law_error: 0.0,
         },
@@ -173,6 +188,11 @@ const GOLDEN: &str = r#"{
       "p50": 2, "p90": 3, "p99": 4, "p99_9": 5, "p99_99": 6, "max": 7
     },
     "lag_ns": null,
+    "schedule": {
+      "speed": 2.0, "delayed_by_cap_share": 0.0, "delayed_by_cap_ns": 0, "total_lag_ns": 0,
+      "late_share": 0.0, "end_drift_ns": 0, "dependent_share": 0.0, "out_of_order": 0,
+      "out_of_place": 0
+    },
     "by_op": {
       "read": {
         "requests": 5, "bytes": 16384, "throughput_mb_s": 1.5, "iops": 4.0,
@@ -180,7 +200,12 @@ const GOLDEN: &str = r#"{
           "count": 4, "mean": 2.5, "stddev": 0.5, "min": 1,
           "p50": 2, "p90": 3, "p99": 4, "p99_9": 5, "p99_99": 6, "max": 7
         },
-        "recorded_ns": null
+        "response_ns": null,
+        "lag_ns": null,
+        "recorded_ns": null,
+        "sizes": [{
+          "up_to_bytes": 4096, "requests": 5, "service_ns": null, "recorded_ns": null
+        }]
       }
     },
     "skipped": [{
@@ -190,7 +215,7 @@ const GOLDEN: &str = r#"{
     "recorded_ns": null,
     "intervals": [{
       "elapsed_ns": 1000, "requests": 5, "bytes": 16384, "outstanding_mean": 7.5,
-      "service_ns": null
+      "service_ns": null, "response_ns": null, "lag_ns": null
     }],
     "histograms": {"all": "HISTFAAA"},
     "errors": [{
@@ -198,7 +223,8 @@ const GOLDEN: &str = r#"{
     }],
     "tool": {
       "cpu_user_ns": 10, "cpu_system_ns": 20, "cpu_per_request_ns": 6.0,
-      "submitter_busy_share": 0.5, "starved_share": 0.0, "littles_law_error": 0.0
+      "submitter_busy_share": 0.5, "submitter_spinning_share": 0.25, "starved_share": 0.0,
+      "littles_law_error": 0.0
     },
     "valid": false,
     "reasons": ["1 of 5 requests failed"],

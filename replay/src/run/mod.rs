@@ -1,17 +1,21 @@
 //! The loop that submits: takes tokens, hands operations to the engine, reaps, records.
 
+mod chains;
 mod groups;
+mod timed;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub use self::chains::Link;
 use self::groups::{Groups, Next};
+use self::timed::Pace;
 use crate::engine::{Action, Completion, Engine, Io, TICK, Wait};
 use crate::map::Striping;
-use crate::measure::{OpRecord, Recorder};
-use crate::options::Progress;
+use crate::measure::{Delays, OpRecord, Recorder, RunLog, Totals};
+use crate::options::{Progress, Timing};
 use crate::plan::Feed;
 use crate::result::Interval;
 use crate::slots::{Flight, GroupId, Slots};
@@ -30,6 +34,8 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 pub struct Bounds {
     /// Most operations outstanding.
     pub depth: u32,
+    /// When requests are due.
+    pub timing: Timing,
     /// Left out of the figures at the start.
     pub warmup: Duration,
     /// Submits no more after this long since the end of the warm-up.
@@ -93,6 +99,10 @@ pub struct Outcome {
     pub run_ns: u64,
     /// Of that, with a free token and nothing decoded.
     pub starved_ns: u64,
+    /// Of that, looking at the clock until a request was due.
+    pub spun_ns: u64,
+    /// Of the requests that count.
+    pub delays: Delays,
     /// |Σ tokens × time − Σ service| / Σ service, all operations of the run.
     pub littles_law_error: f64,
 }
@@ -105,10 +115,12 @@ pub fn run<E: Engine>(
     engine: E,
     feed: Feed,
     bounds: &Bounds,
+    log: Option<RunLog>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> io::Result<Outcome> {
-    let mut run = Run::new(engine, feed, bounds);
+    let recorder = Recorder::new(whole_ns(bounds.interval), log)?;
+    let mut run = Run::new(engine, feed, bounds, recorder);
     while run.feed.ready().is_empty() && !run.feed.ended() && !stop.load(Ordering::Relaxed) {
         run.feed.wait(TICK);
     }
@@ -121,18 +133,25 @@ pub fn run<E: Engine>(
         if stop.load(Ordering::Relaxed) {
             run.end(Ending::Stopped);
         }
-        run.fill(now);
+        let idle = run.fill(now);
         if run.tokens.outstanding() == 0 {
-            if run.ending.is_some() || run.feed.ended() {
+            if run.is_over() {
                 break;
             }
-            run.feed.wait(TICK);
-            continue;
+            if idle == Idle::Planner {
+                run.feed.wait(TICK);
+                continue;
+            }
         }
-        run.engine.turn(Wait::Tick, &mut run.done)?;
+        let wait = run.wait_for(idle, now);
+        run.engine.turn(wait, &mut run.done)?;
+        let before = now;
         let now = run.engine.now_ns();
         if now >= run.due_ns {
             run.on_time(now, progress);
+        }
+        if wait == Wait::No && run.done.is_empty() {
+            run.spun_ns += now.saturating_sub(before);
         }
         run.reap(now);
         if run.stalled(now) {
@@ -140,7 +159,18 @@ pub fn run<E: Engine>(
             break;
         }
     }
-    Ok(run.finish())
+    run.finish()
+}
+
+/// What has to come before more can be submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Idle {
+    /// A completion.
+    Token,
+    /// A time.
+    Time(u64),
+    /// More of the tape.
+    Planner,
 }
 
 struct Run<'a, E> {
@@ -148,6 +178,7 @@ struct Run<'a, E> {
     feed: Feed,
     bounds: &'a Bounds,
     tokens: Tokens,
+    pace: Pace,
     slots: Slots,
     groups: Groups,
     done: Vec<Completion>,
@@ -167,6 +198,10 @@ struct Run<'a, E> {
     last_life_ns: u64,
     starved_since_ns: Option<u64>,
     starved_ns: u64,
+    spun_ns: u64,
+    /// Since when requests that are due wait for tokens.
+    backlog_since_ns: Option<u64>,
+    delays: Delays,
     completed: u64,
     bytes: u64,
     failures_in_a_row: u64,
@@ -180,7 +215,7 @@ fn whole_ns(duration: Duration) -> u64 {
 }
 
 impl<'a, E: Engine> Run<'a, E> {
-    fn new(engine: E, feed: Feed, bounds: &'a Bounds) -> Self {
+    fn new(engine: E, feed: Feed, bounds: &'a Bounds, recorder: Recorder) -> Self {
         let now = engine.now_ns();
         let area = Area {
             at_ns: now,
@@ -191,10 +226,11 @@ impl<'a, E: Engine> Run<'a, E> {
             feed,
             bounds,
             tokens: Tokens::new(bounds.depth, now),
+            pace: Pace::new(bounds.timing, now),
             slots: Slots::new(bounds.depth),
             groups: Groups::new(bounds.striping, bounds.depth),
             done: Vec::with_capacity(usize::try_from(bounds.depth).unwrap_or(0)),
-            recorder: Recorder::new(whole_ns(bounds.interval), area),
+            recorder,
             errors: BTreeMap::new(),
             ending: None,
             counting: false,
@@ -208,6 +244,9 @@ impl<'a, E: Engine> Run<'a, E> {
             last_life_ns: now,
             starved_since_ns: None,
             starved_ns: 0,
+            spun_ns: 0,
+            backlog_since_ns: None,
+            delays: Delays::default(),
             completed: 0,
             bytes: 0,
             failures_in_a_row: 0,
@@ -220,6 +259,7 @@ impl<'a, E: Engine> Run<'a, E> {
     fn restart_clock(&mut self) {
         let now = self.engine.now_ns();
         self.tokens = Tokens::new(self.bounds.depth, now);
+        self.pace = Pace::new(self.bounds.timing, now);
         self.start_ns = now;
         self.last_progress_ns = now;
         self.last_life_ns = now;
@@ -251,7 +291,7 @@ impl<'a, E: Engine> Run<'a, E> {
         self.counted_area = self.tokens.area(now);
         self.tokens.restart_max();
         self.feed.start_counting();
-        self.recorder = Recorder::new(whole_ns(self.bounds.interval), self.counted_area);
+        self.recorder.restart(self.counted_area);
     }
 
     /// Nanoseconds until no more is submitted; `None` without such a bound.
@@ -292,13 +332,26 @@ impl<'a, E: Engine> Run<'a, E> {
     }
 
     /// Submits while there are tokens and operations.
-    fn fill(&mut self, now: u64) {
+    fn fill(&mut self, now: u64) -> Idle {
+        if self.pace.is_timed() {
+            return self.fill_timed(now);
+        }
         let mut dry = false;
         let mut go_on = self.resume_groups(now) && self.ending.is_none();
         while go_on && self.tokens.free() > 0 {
             go_on = self.submit_ready(now, &mut dry) && self.start_group(now);
         }
         self.note_starvation(now, dry);
+        if dry && !self.feed.ended() {
+            Idle::Planner
+        } else {
+            Idle::Token
+        }
+    }
+
+    /// Whether nothing more will be submitted.
+    fn is_over(&self) -> bool {
+        self.ending.is_some() || (self.feed.ended() && !self.pace.holds_requests())
     }
 
     /// Submits requests that are one operation, until one comes that is not; `false` when there
@@ -316,7 +369,7 @@ impl<'a, E: Engine> Run<'a, E> {
                 io: *io,
                 submitted_ns: now,
                 counts: self.counting,
-                group: None,
+                ..Flight::default()
             };
             if io.parts > 0 {
                 break;
@@ -348,7 +401,7 @@ impl<'a, E: Engine> Run<'a, E> {
             io,
             submitted_ns: now,
             counts: self.counting,
-            group: None,
+            ..Flight::default()
         });
         self.start_parts(id, count, now);
         self.advance(1, now);
@@ -382,8 +435,8 @@ impl<'a, E: Engine> Run<'a, E> {
         let flight = Flight {
             io: part,
             submitted_ns: now,
-            counts: false,
             group: Some(id),
+            ..Flight::default()
         };
         if let Some(slot) = self.slots.take(flight) {
             self.engine.queue(slot, &part);
@@ -395,13 +448,6 @@ impl<'a, E: Engine> Run<'a, E> {
         self.feed.advance(usize::try_from(count).unwrap_or(0));
         if count > 0 && self.counting && self.first_submitted_ns.is_none() {
             self.first_submitted_ns = Some(now);
-        }
-    }
-
-    /// No time passes on a virtual clock meanwhile.
-    fn wait_for_planner(&mut self) {
-        while self.feed.ready().is_empty() && !self.feed.ended() {
-            self.feed.wait(TICK);
         }
     }
 
@@ -458,6 +504,9 @@ impl<'a, E: Engine> Run<'a, E> {
     fn complete(&mut self, request: &Flight, failure: Option<Failure>, now: u64) {
         let io = &request.io;
         self.completed += 1;
+        if let Pace::Dependent(chains) = &mut self.pace {
+            chains.completed(request.link, now);
+        }
         if request.counts {
             self.last_completed_ns = now;
         }
@@ -469,7 +518,8 @@ impl<'a, E: Engine> Run<'a, E> {
                 }
                 if request.counts {
                     let service = now.saturating_sub(request.submitted_ns);
-                    self.recorder.succeeded(io.action, io.length, service);
+                    let lag = self.pace.is_timed().then(|| request.lag_ns());
+                    self.recorder.succeeded(io.action, io.length, service, lag);
                 }
             }
             Some(failure) => self.fail(io.action, failure, request.counts),
@@ -496,7 +546,7 @@ impl<'a, E: Engine> Run<'a, E> {
         self.tokens.outstanding() > 0 && now.saturating_sub(self.last_life_ns) > whole_ns(limit)
     }
 
-    fn finish(self) -> Outcome {
+    fn finish(self) -> io::Result<Outcome> {
         let now = self.engine.now_ns();
         let end = if self.tokens.outstanding() == 0 && self.counting {
             self.last_completed_ns.max(self.counted_ns)
@@ -508,11 +558,11 @@ impl<'a, E: Engine> Run<'a, E> {
         let abandoned_ns: u128 = abandoned
             .map(|flight| u128::from(now.saturating_sub(flight.submitted_ns)))
             .sum();
-        let (ops, intervals) = self.recorder.finish(Area { at_ns: end, ..area });
+        let Totals { ops, intervals } = self.recorder.finish(Area { at_ns: end, ..area })?;
         let elapsed_ns = self
             .first_submitted_ns
             .map_or(0, |first| self.last_completed_ns.saturating_sub(first));
-        Outcome {
+        Ok(Outcome {
             ops,
             intervals,
             errors: self.errors,
@@ -530,8 +580,10 @@ impl<'a, E: Engine> Run<'a, E> {
             strays: self.strays,
             run_ns: now.saturating_sub(self.start_ns),
             starved_ns: self.starved_ns,
+            spun_ns: self.spun_ns,
+            delays: self.delays,
             littles_law_error: relative_difference(area.token_ns, self.service_ns + abandoned_ns),
-        }
+        })
     }
 }
 

@@ -100,6 +100,7 @@ impl Engine for Toy {
 fn bounds(depth: u32) -> Bounds {
     Bounds {
         depth,
+        timing: Timing::Asap,
         warmup: Duration::ZERO,
         repeat_for: None,
         interval: Duration::from_millis(10),
@@ -127,7 +128,15 @@ fn replay_all(toy: &mut Toy, ios: Vec<Io>, bounds: &Bounds) -> Outcome {
     };
     outlet.batches.send(batch).unwrap();
     drop(outlet.batches);
-    run(toy, feed, bounds, &AtomicBool::new(false), &mut |_| {}).unwrap()
+    run(
+        toy,
+        feed,
+        bounds,
+        None,
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )
+    .unwrap()
 }
 
 #[test]
@@ -152,7 +161,7 @@ fn throughput_and_response_are_those_of_the_known_device() {
                 assert_eq!((reads.requests, reads.bytes), (count, count * 4096));
                 // In steady state d / throughput; the first and the last d requests wait less.
                 let steady = depth as f64 / busy as f64 * service_ns as f64;
-                let mean = reads.service.figures().unwrap().mean;
+                let mean = reads.all_service().figures().unwrap().mean;
                 assert!(
                     (mean / steady - 1.0).abs() < 0.006,
                     "{context}: {mean} for {steady}"
@@ -260,7 +269,7 @@ fn a_stop_submits_nothing_more_and_waits_for_what_is_in_flight() {
     let stop = AtomicBool::new(false);
     // The first report comes after a second: a thousand services.
     let mut reported = 0;
-    let outcome = run(&mut toy, feed, &bounds(4), &stop, &mut |progress| {
+    let outcome = run(&mut toy, feed, &bounds(4), None, &stop, &mut |progress| {
         let Progress::Running { requests, .. } = progress else {
             return;
         };
@@ -318,7 +327,7 @@ fn a_request_of_several_parts_is_one_and_takes_its_tokens_at_once() {
     );
     let reads = &outcome.ops[Action::Read.index()];
     assert_eq!((reads.requests, reads.bytes), (3, 5 * 4096));
-    assert_eq!(reads.service.figures().unwrap().max, MS);
+    assert_eq!(reads.all_service().figures().unwrap().max, MS);
     assert_eq!((outcome.completed, outcome.outstanding_max), (3, 3));
     assert!(outcome.littles_law_error == 0.0);
 }
@@ -333,7 +342,7 @@ fn more_parts_than_tokens_run_in_turn() {
     assert_eq!(times, [0, 0, 0, 1, 1, 1, 2, 2]);
     // From the first part's submission to the last one's completion.
     let write = outcome.ops[Action::Write.index()]
-        .service
+        .all_service()
         .figures()
         .unwrap();
     assert_eq!((write.count, write.max), (1, 3 * MS));
