@@ -14,8 +14,8 @@ pub struct Flight {
     pub scheduled_ns: u64,
     /// Whether it counts: it was submitted after the warm-up.
     pub counts: bool,
-    /// The request that it is a part of; `None` when it is the whole request.
-    pub group: Option<GroupId>,
+    /// The request that it is a part of, or that it is a whole one.
+    pub group: GroupId,
     /// Its place among the requests that others wait for.
     pub link: Link,
 }
@@ -31,6 +31,17 @@ impl Flight {
 /// Which of the requests in flight that have several parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// Of an operation that is a whole request.
+    pub const NONE: GroupId = GroupId(u32::MAX);
+}
+
+impl Default for GroupId {
+    fn default() -> Self {
+        GroupId::NONE
+    }
+}
 
 /// As many slots as tokens, each free or holding an operation in flight.
 #[derive(Debug)]

@@ -99,19 +99,21 @@ pub struct Io {
     pub length: u64,
     /// Where a write's data begins in the payload.
     pub payload: u32,
-    /// How many operations this becomes, each on one target, if not 0. An engine is handed those.
-    pub parts: u32,
-    /// Which target, by its index in the [`Medium`].
-    pub target: u8,
     /// What it does.
     pub action: Action,
     /// A write that is durable on completion.
     pub fua: bool,
     /// A write before which the target is flushed: one operation, done when both are.
     pub preflush: bool,
+    /// Which target, by its index in the [`Medium`]; or [`Io::STRIPED`], and then its offset is
+    /// that in the whole striped range. An engine is never handed one of these.
+    pub target: u8,
 }
 
 impl Io {
+    /// The target of an operation that becomes several, each on one target.
+    pub const STRIPED: u8 = u8::MAX;
+
     /// The outcome of its success: bytes transferred.
     #[inline]
     pub fn success(&self) -> i64 {

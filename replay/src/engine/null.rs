@@ -24,6 +24,7 @@ impl Engine for NullEngine {
         sys::monotonic_ns()
     }
 
+    #[inline]
     fn queue(&mut self, slot: u32, io: &Io) {
         self.done.push(Completion {
             slot,

@@ -196,6 +196,14 @@ impl Mapping {
         counts.max().unwrap_or(0)
     }
 
+    /// How many targets there are.
+    pub fn targets(&self) -> usize {
+        match self.striping() {
+            Some(striping) => usize::from(striping.targets),
+            None => self.volumes.len(),
+        }
+    }
+
     /// How requests that touch several targets are cut up; `None` when there are none.
     pub fn striping(&self) -> Option<Striping> {
         match self.volumes.first()?.members {

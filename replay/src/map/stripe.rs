@@ -19,32 +19,39 @@ impl Striping {
         whole.saturating_mul(u64::from(self.targets))
     }
 
-    /// Turns an operation on the whole range into one on the targets: into itself, moved, when it
-    /// touches one stripe only; else it stays where it is, and [`Striping::part`] gives its parts.
+    /// Turns an operation on the whole range into one on a target, if it touches one stripe only;
+    /// else marks it as [`Io::STRIPED`].
     #[inline]
     pub fn lay(&self, io: Io) -> Io {
-        let parts = match io.action {
-            Action::Flush => u32::from(self.targets),
-            Action::Read | Action::Write => self.stripes(&io) + self.flushes(&io),
-            // One range of each target, whatever the number of stripes.
-            Action::Discard | Action::WriteZeroes => self.stripes(&io).min(u32::from(self.targets)),
+        let striped = Io {
+            target: Io::STRIPED,
+            ..io
         };
-        if parts == 1 {
-            self.part(&io, 0)
+        if self.parts(&striped) == 1 {
+            self.part(&striped, 0)
         } else {
-            Io { parts, ..io }
+            striped
         }
     }
 
-    /// Part `number` of an operation that has several, counted from 0.
+    /// How many operations on targets a striped one becomes.
+    pub fn parts(&self, io: &Io) -> u32 {
+        match io.action {
+            Action::Flush => u32::from(self.targets),
+            Action::Read | Action::Write => self.stripes(io) + self.flushes(io),
+            // One range of each target, whatever the number of stripes.
+            Action::Discard | Action::WriteZeroes => self.stripes(io).min(u32::from(self.targets)),
+        }
+    }
+
+    /// One of them, counted from 0.
     pub fn part(&self, io: &Io, number: u32) -> Io {
         let flushes = self.flushes(io);
-        let whole = Io { parts: 0, ..*io };
         match io.action {
             Action::Flush => flush(number),
             Action::Read | Action::Write if number < flushes => flush(number),
-            Action::Read | Action::Write => self.stripe_of(whole, number - flushes),
-            Action::Discard | Action::WriteZeroes => self.range_of(whole, number),
+            Action::Read | Action::Write => self.stripe_of(*io, number - flushes),
+            Action::Discard | Action::WriteZeroes => self.range_of(*io, number),
         }
     }
 
@@ -158,12 +165,12 @@ mod tests {
     fn parts(striping: &Striping, io: Io) -> Vec<(u8, u64, u64)> {
         let laid = striping.lay(io);
         let place = |io: Io| (io.target, io.offset, io.length);
-        match laid.parts {
-            0 => vec![place(laid)],
-            count => (0..count)
-                .map(|number| place(striping.part(&laid, number)))
-                .collect(),
+        if laid.target != Io::STRIPED {
+            return vec![place(laid)];
         }
+        (0..striping.parts(&laid))
+            .map(|number| place(striping.part(&laid, number)))
+            .collect()
     }
 
     const PAIR: Striping = Striping {
@@ -203,7 +210,7 @@ mod tests {
             payload: 4_096,
             ..io(Action::Write, 80, 40)
         });
-        assert_eq!(write.parts, 4);
+        assert_eq!(PAIR.parts(&write), 4);
         let all: Vec<Io> = (0..4).map(|number| PAIR.part(&write, number)).collect();
         let actions: Vec<_> = all.iter().map(|part| (part.action, part.target)).collect();
         assert_eq!(

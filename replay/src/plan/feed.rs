@@ -27,7 +27,7 @@ pub struct Skip {
 /// Some rows of the tape. Comes back to the planner with what became of it.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// One for each request that is submitted; see [`Io::parts`].
+    /// One for each request that is submitted; see [`Io::STRIPED`].
     pub ios: Vec<Io>,
     /// When each of them is due; empty when all are, at once.
     pub dues: Vec<Due>,

@@ -13,7 +13,7 @@ use super::rules::{Planned, Rules, SkipReason};
 use super::timeline::Timeline;
 
 use crate::engine::{Action, Io};
-use crate::map::Striping;
+use crate::map::{Mapping, Striping};
 use crate::measure::{Latencies, SIZES, size_class};
 use crate::options::{Speed, Timing};
 use crate::source::{Row, Source, SourceError};
@@ -89,7 +89,7 @@ impl Planner<'_> {
         let mut sink = Sink {
             batches,
             used,
-            tally: Tally::new(self.rules.mapping.striping()),
+            tally: Tally::new(&self.rules.mapping),
             batch: Batch::default(),
             random: Rng::with_seed(self.seed),
             timeline: Timeline::new(self.pacing.speed, self.pacing.origin_ns),
@@ -271,9 +271,10 @@ impl Sink {
 }
 
 impl Tally {
-    fn new(striping: Option<Striping>) -> Self {
+    fn new(mapping: &Mapping) -> Self {
         Tally {
-            striping,
+            targets: vec![TargetTally::default(); mapping.targets()],
+            striping: mapping.striping(),
             ..Tally::default()
         }
     }
@@ -297,8 +298,8 @@ impl Tally {
         for (io, remapped) in batch.ios[..used].iter().zip(&batch.remapped) {
             self.with_range += u64::from(io.action != Action::Flush);
             self.remapped += u64::from(*remapped);
-            self.add_targets(io);
         }
+        self.add_targets(&batch.ios[..used]);
         let counts_from = batch.counts_from.min(used);
         let counted = batch.ios[counts_from..used].iter();
         for (io, recorded) in counted.zip(&batch.recorded_ns[counts_from..used]) {
@@ -313,27 +314,28 @@ impl Tally {
         self.passes += batch.pass_starts.iter().filter(begun).count() as u64;
     }
 
-    #[inline]
-    fn add_targets(&mut self, io: &Io) {
-        if let Some(striping) = self.striping.filter(|_| io.parts > 0) {
-            for number in 0..io.parts {
-                self.add_target(&striping.part(io, number));
+    fn add_targets(&mut self, ios: &[Io]) {
+        let Some(striping) = self.striping else {
+            return ios.iter().for_each(|io| self.add_target(io));
+        };
+        for io in ios {
+            if io.target == Io::STRIPED {
+                let parts = (0..striping.parts(io)).map(|number| striping.part(io, number));
+                parts.for_each(|part| self.add_target(&part));
+            } else {
+                self.add_target(io);
             }
-        } else {
-            self.add_target(io);
         }
     }
 
     #[inline]
     fn add_target(&mut self, io: &Io) {
-        let index = usize::from(io.target);
-        if self.targets.len() <= index {
-            self.targets.resize(index + 1, TargetTally::default());
-        }
-        let tally = &mut self.targets[index];
+        let Some(tally) = self.targets.get_mut(usize::from(io.target)) else {
+            return;
+        };
         tally.operations += 1;
         if matches!(io.action, Action::Read | Action::Write) {
-            tally.bytes = tally.bytes.saturating_add(io.length);
+            tally.bytes = tally.bytes.wrapping_add(io.length);
         }
         tally.offset_sum = tally.offset_sum.wrapping_add(io.offset);
     }

@@ -309,10 +309,10 @@ impl<S: Source> Replay<S> {
 
     fn check_sectors(&self, io: &Io, row: &Row, number: u64) -> Result<(), ReplayError> {
         let of_several = self.targets.iter().max_by_key(|target| target.sector_bytes);
-        let target = match io.parts {
-            0 => self.targets.get(usize::from(io.target)),
+        let target = match io.target {
             // Stripes are multiples of the largest sector.
-            _ => of_several,
+            Io::STRIPED => of_several,
+            target => self.targets.get(usize::from(target)),
         };
         let Some(target) = target else {
             return Ok(());

@@ -17,6 +17,7 @@ use crate::slots::{Flight, GroupId};
 pub struct Group {
     /// The request, as if it were one.
     pub request: Flight,
+    parts: u32,
     /// Parts that were submitted.
     submitted: u32,
     in_flight: u32,
@@ -59,13 +60,17 @@ impl Groups {
 
     /// How many parts of a request start at once, if it has parts.
     pub fn parts_at_once(&self, io: &Io) -> u32 {
-        self.ready(io, 0).min(self.cap)
+        let parts = self.striping.map_or(0, |striping| striping.parts(io));
+        self.ready(io, parts, 0)
     }
 
     /// A new group; its parts are then started.
     pub fn begin(&mut self, request: Flight) -> GroupId {
         let group = Group {
             request,
+            parts: self
+                .striping
+                .map_or(0, |striping| striping.parts(&request.io)),
             submitted: 0,
             in_flight: 0,
             failure: None,
@@ -96,8 +101,10 @@ impl Groups {
     pub fn waiting(&self) -> Option<(GroupId, u32)> {
         let id = *self.resuming.front()?;
         let group = self.groups.get(id.0 as usize)?;
-        let count = self.ready(&group.request.io, group.submitted);
-        Some((id, count.min(self.cap)))
+        Some((
+            id,
+            self.ready(&group.request.io, group.parts, group.submitted),
+        ))
     }
 
     /// The group of [`Groups::waiting`] has been started.
@@ -115,7 +122,7 @@ impl Groups {
         group.failure = group.failure.or(failure);
         let io = group.request.io;
         // What has failed is not continued, as the kernel does not with a write behind a flush.
-        if group.failure.is_none() && group.submitted < io.parts {
+        if group.failure.is_none() && group.submitted < group.parts {
             if !striping.waits(&io, group.submitted) {
                 return self.take_part(id).map_or(Next::Nothing, Next::Start);
             }
@@ -132,13 +139,13 @@ impl Groups {
         done
     }
 
-    /// Parts that can start together, from one that can.
-    fn ready(&self, io: &Io, from: u32) -> u32 {
+    /// Parts that can start together, from one that can: at most as many as there are tokens.
+    fn ready(&self, io: &Io, parts: u32, from: u32) -> u32 {
         let Some(striping) = self.striping else {
             return 0;
         };
         let mut end = from + 1;
-        while end < io.parts && end - from < self.cap && !striping.waits(io, end) {
+        while end < parts && end - from < self.cap && !striping.waits(io, end) {
             end += 1;
         }
         end - from

@@ -173,6 +173,16 @@ enum Idle {
     Planner,
 }
 
+/// What [`Run::submit_ready`] has come to.
+enum Submitted {
+    /// The end of what is decoded, or of the tokens.
+    Wholes,
+    /// A request of several parts.
+    UpToParts,
+    /// Nothing was there.
+    Nothing,
+}
+
 struct Run<'a, E> {
     engine: E,
     feed: Feed,
@@ -339,7 +349,14 @@ impl<'a, E: Engine> Run<'a, E> {
         let mut dry = false;
         let mut go_on = self.resume_groups(now) && self.ending.is_none();
         while go_on && self.tokens.free() > 0 {
-            go_on = self.submit_ready(now, &mut dry) && self.start_group(now);
+            match self.submit_ready(now) {
+                Submitted::Wholes => {}
+                Submitted::UpToParts => go_on = self.start_group(now),
+                Submitted::Nothing => {
+                    dry = true;
+                    go_on = false;
+                }
+            }
         }
         self.note_starvation(now, dry);
         if dry && !self.feed.ended() {
@@ -354,43 +371,53 @@ impl<'a, E: Engine> Run<'a, E> {
         self.ending.is_some() || (self.feed.ended() && !self.pace.holds_requests())
     }
 
-    /// Submits requests that are one operation, until one comes that is not; `false` when there
-    /// are no more, or, with `dry`, none yet.
-    fn submit_ready(&mut self, now: u64, dry: &mut bool) -> bool {
+    /// Submits requests that are one operation, until one comes that is not.
+    #[inline]
+    fn submit_ready(&mut self, now: u64) -> Submitted {
         if E::VIRTUAL_CLOCK {
             self.wait_for_planner();
         }
         let free = usize::try_from(self.tokens.free()).unwrap_or(0);
         let ready = self.feed.ready();
         let count = ready.len().min(free);
+        if count == 0 {
+            return Submitted::Nothing;
+        }
         let mut taken = 0u32;
+        let mut parts = false;
         for io in &ready[..count] {
+            if io.target == Io::STRIPED {
+                parts = true;
+                break;
+            }
             let flight = Flight {
                 io: *io,
                 submitted_ns: now,
                 counts: self.counting,
                 ..Flight::default()
             };
-            if io.parts > 0 {
-                break;
-            }
             let Some(slot) = self.slots.take(flight) else {
                 break;
             };
             self.engine.queue(slot, io);
             taken += 1;
         }
-        *dry = count == 0;
         // There are as many slots as tokens, and no more were asked for than are free.
-        let took = self.tokens.take(taken, now);
+        let _ = self.tokens.take(taken, now);
         self.advance(taken, now);
-        took && !*dry
+        if parts {
+            Submitted::UpToParts
+        } else {
+            Submitted::Wholes
+        }
     }
 
-    /// Starts the next request if it has several parts and there are tokens for them; `false` when
+    /// Starts the next request, which has several parts, if there are tokens for them; `false` when
     /// it has to wait for tokens.
+    #[cold]
+    #[inline(never)]
     fn start_group(&mut self, now: u64) -> bool {
-        let Some(&io) = self.feed.ready().first().filter(|io| io.parts > 0) else {
+        let Some(&io) = self.feed.ready().first() else {
             return true;
         };
         let count = self.groups.parts_at_once(&io);
@@ -410,6 +437,7 @@ impl<'a, E: Engine> Run<'a, E> {
 
     /// Goes on with groups whose parts have waited for others; `false` when there are not tokens
     /// enough, and nothing else may start before them.
+    #[inline]
     fn resume_groups(&mut self, now: u64) -> bool {
         while let Some((id, count)) = self.groups.waiting() {
             if count > self.tokens.free() {
@@ -421,6 +449,7 @@ impl<'a, E: Engine> Run<'a, E> {
         true
     }
 
+    #[cold]
     fn start_parts(&mut self, id: GroupId, count: u32, now: u64) {
         // The caller has looked that there are as many.
         let _ = self.tokens.take(count, now);
@@ -435,7 +464,7 @@ impl<'a, E: Engine> Run<'a, E> {
         let flight = Flight {
             io: part,
             submitted_ns: now,
-            group: Some(id),
+            group: id,
             ..Flight::default()
         };
         if let Some(slot) = self.slots.take(flight) {
@@ -444,6 +473,7 @@ impl<'a, E: Engine> Run<'a, E> {
     }
 
     /// So many requests have been submitted.
+    #[inline]
     fn advance(&mut self, count: u32, now: u64) {
         self.feed.advance(usize::try_from(count).unwrap_or(0));
         if count > 0 && self.counting && self.first_submitted_ns.is_none() {
@@ -474,10 +504,10 @@ impl<'a, E: Engine> Run<'a, E> {
             self.last_life_ns = now;
             self.service_ns += u128::from(now.saturating_sub(flight.submitted_ns));
             let failure = failure(&flight.io, completion.outcome);
-            match flight.group {
-                None => self.complete(&flight, failure, now),
-                Some(id) if self.part_done(id, failure, now) => continue,
-                Some(_) => {}
+            if flight.group == GroupId::NONE {
+                self.complete(&flight, failure, now);
+            } else if self.part_done(flight.group, failure, now) {
+                continue;
             }
             given += 1;
         }
@@ -488,6 +518,8 @@ impl<'a, E: Engine> Run<'a, E> {
     }
 
     /// A part of a request is done; `true` when its token has gone to the next part.
+    #[cold]
+    #[inline(never)]
     fn part_done(&mut self, id: GroupId, failure: Option<Failure>, now: u64) -> bool {
         match self.groups.part_done(id, failure) {
             Next::Start(part) => {
@@ -500,7 +532,7 @@ impl<'a, E: Engine> Run<'a, E> {
         false
     }
 
-    #[inline]
+    #[inline(always)]
     fn complete(&mut self, request: &Flight, failure: Option<Failure>, now: u64) {
         let io = &request.io;
         self.completed += 1;

@@ -4,6 +4,7 @@ use super::chains::{Chains, Link};
 use super::{Flight, Idle, Run};
 use crate::engine::{Engine, Io, TICK, Wait};
 use crate::options::Timing;
+use crate::slots::GroupId;
 
 /// A wait on a real clock may end this much late: the loop asks to be woken so much earlier and
 /// looks at the clock for the rest.
@@ -133,9 +134,9 @@ impl<E: Engine> Run<'_, E> {
     /// `false` when there are not tokens enough.
     fn submit_scheduled(&mut self, next: &Scheduled, now: u64) -> bool {
         let io = &next.io;
-        let parts = match io.parts {
-            0 => 1,
-            _ => self.groups.parts_at_once(io),
+        let parts = match io.target {
+            Io::STRIPED => self.groups.parts_at_once(io),
+            _ => 1,
         };
         if parts > self.tokens.free() {
             return false;
@@ -145,13 +146,13 @@ impl<E: Engine> Run<'_, E> {
             submitted_ns: now,
             scheduled_ns: next.due_ns,
             counts: self.counting,
-            group: None,
+            group: GroupId::NONE,
             link: next.link,
         };
         if self.tokens.outstanding() == 0 {
             self.last_life_ns = now;
         }
-        if io.parts > 0 {
+        if io.target == Io::STRIPED {
             let id = self.groups.begin(flight);
             self.start_parts(id, parts, now);
         } else {
