@@ -161,11 +161,21 @@ impl Volume {
         }
     }
 
-    /// Turns an operation on the volume into one on its targets.
+    /// The target of what is laid on it, or [`Io::STRIPED`].
     #[inline]
+    pub fn target(&self) -> u8 {
+        match self.members {
+            Members::One(target) => target,
+            Members::Stripes(_) => Io::STRIPED,
+        }
+    }
+
+    /// Turns an operation on the volume's [`Volume::target`] into one on a target, if it can be
+    /// one.
+    #[cold]
     pub fn lay(&self, io: Io) -> Io {
         match self.members {
-            Members::One(target) => Io { target, ..io },
+            Members::One(_) => io,
             Members::Stripes(striping) => striping.lay(io),
         }
     }

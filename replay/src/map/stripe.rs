@@ -19,18 +19,12 @@ impl Striping {
         whole.saturating_mul(u64::from(self.targets))
     }
 
-    /// Turns an operation on the whole range into one on a target, if it touches one stripe only;
-    /// else marks it as [`Io::STRIPED`].
-    #[inline]
+    /// Turns a striped operation into one on a target, if it touches one stripe only.
     pub fn lay(&self, io: Io) -> Io {
-        let striped = Io {
-            target: Io::STRIPED,
-            ..io
-        };
-        if self.parts(&striped) == 1 {
-            self.part(&striped, 0)
+        if self.parts(&io) == 1 {
+            self.part(&io, 0)
         } else {
-            striped
+            io
         }
     }
 
@@ -158,6 +152,7 @@ mod tests {
             action,
             offset,
             length,
+            target: Io::STRIPED,
             ..Io::default()
         }
     }

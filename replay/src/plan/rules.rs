@@ -153,7 +153,9 @@ impl Rules {
     }
 
     /// What becomes of a row. The place of a write's data comes from `random`.
-    #[inline]
+    // Always inlined, as is all that follows: an operation that is put together in memory and then
+    // copied costs the planner a fifth of its speed.
+    #[inline(always)]
     pub fn plan(&self, row: &Row, random: &mut Rng) -> Planned {
         if let Some(reason) = self.filter.refuses(row.op) {
             return Planned::Skip(reason);
@@ -183,14 +185,15 @@ impl Rules {
         if action == Action::Flush {
             let flush = Io {
                 action,
+                target: volume.target(),
                 ..Io::default()
             };
-            return Planned::Submit(volume.lay(flush), false);
+            return submit(volume, flush, false);
         }
         self.place(row, volume, action, preflush, random)
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(
         &self,
         row: &Row,
@@ -225,9 +228,9 @@ impl Rules {
             action,
             fua: write && row.flags.contains(Flags::FUA),
             preflush: write && preflush,
-            ..Io::default()
+            target: volume.target(),
         };
-        Planned::Submit(volume.lay(io), offset != row.offset_bytes)
+        submit(volume, io, offset != row.offset_bytes)
     }
 
     fn payload_place(&self, length: u64, random: &mut Rng) -> u32 {
@@ -240,6 +243,14 @@ impl Rules {
         let places = u32::try_from(room / u64::from(step.max(1))).unwrap_or(0);
         random.u32(0..=places) * step
     }
+}
+
+#[inline(always)]
+fn submit(volume: &Volume, io: Io, remapped: bool) -> Planned {
+    if io.target == Io::STRIPED {
+        return Planned::Submit(volume.lay(io), remapped);
+    }
+    Planned::Submit(io, remapped)
 }
 
 #[cfg(test)]

@@ -302,6 +302,7 @@ fn laid(action: Action, offset: u64, length: u64, preflush: bool) -> Io {
         offset,
         length,
         preflush,
+        target: Io::STRIPED,
         ..Io::default()
     })
 }
