@@ -57,7 +57,7 @@ pub enum Command {
     EXIT_STATUS
 ]))]
 pub struct RecordArgs {
-    /// Devices to record: /dev/sda, or just sda.
+    /// Devices to record: /dev/sda or just sda; on Windows 0 or C:.
     #[arg(required = true, value_name = "DEVICE")]
     pub devices: Vec<PathBuf>,
     /// The tape to write; must not exist yet.

@@ -11,7 +11,7 @@ use thiserror::Error;
 pub enum CaptureError {
     /// No recorder exists for this operating system.
     #[error(
-        "recording is not supported on this operating system: record on Linux, or import another tool's file"
+        "recording is not supported on this operating system: record on Linux or Windows, or import another tool's file"
     )]
     Unsupported,
     /// No device was named.
@@ -63,6 +63,11 @@ pub enum CaptureError {
         /// Name of the device.
         device: String,
     },
+    /// The queue layer was asked for where requests are only seen at their disk.
+    #[error(
+        "an event session of Windows reports requests at the disk, not as they were submitted: leave the layer to its default"
+    )]
+    NoQueueLayer,
     /// More devices than one recording takes.
     #[error("{devices} devices: at most {most} can be recorded together")]
     TooManyDevices {

@@ -26,27 +26,43 @@
 //! Everything that is armed in the kernel hangs on file descriptors, so that nothing stays behind
 //! however the process ends.
 //!
-//! On other systems than Linux the crate compiles and [`Session::start`] answers
+//! On Windows an event session of the kernel writes log files, one after another, which become the
+//! tape as they close. On other systems the crate compiles and [`Session::start`] answers
 //! [`CaptureError::Unsupported`].
 
 mod bounds;
 mod destination;
 mod doctor;
 mod error;
+#[cfg(any(windows, test))]
+mod etw;
 #[cfg(target_os = "linux")]
 mod linux;
 mod options;
 mod report;
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(target_os = "linux", windows))]
+mod segments;
+#[cfg(any(target_os = "linux", windows))]
+mod tape_files;
+#[cfg(not(any(target_os = "linux", windows)))]
 mod unsupported;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(target_os = "linux")]
+use linux as platform;
+#[cfg(windows)]
+use windows as platform;
 
 pub use bounds::{Bounds, Rotate};
 pub use destination::{Destination, Single};
 pub use doctor::{Finding, Status};
 pub use error::CaptureError;
-#[cfg(target_os = "linux")]
-pub use linux::{Session, TapeFiles, doctor};
 pub use options::Options;
+#[cfg(any(target_os = "linux", windows))]
+pub use platform::{Session, doctor};
 pub use report::{Ended, Progress, Report, Warning};
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(target_os = "linux", windows))]
+pub use tape_files::TapeFiles;
+#[cfg(not(any(target_os = "linux", windows)))]
 pub use unsupported::{Session, TapeFiles, doctor};

@@ -92,6 +92,11 @@ impl TimeSorter {
     pub fn late(&self) -> u64 {
         self.late
     }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
 }
 
 #[cfg(test)]

@@ -7,17 +7,15 @@ mod arm;
 mod clock;
 mod devices;
 mod doctor;
+pub mod files;
 mod processes;
 mod recorder;
 mod rights;
 mod rings;
-mod segments;
 mod session;
 mod sys;
-mod tape_files;
 mod tracefs;
 mod writer;
 
 pub use doctor::doctor;
 pub use session::Session;
-pub use tape_files::TapeFiles;

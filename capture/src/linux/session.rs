@@ -18,9 +18,9 @@ use super::devices::{self, BlockDevice};
 use super::recorder::Recorder;
 use super::rights;
 use super::rings::Rings;
-use super::segments::Beginning;
 use super::tracefs::TraceFs;
 use super::writer::Writer;
+use crate::segments::Beginning;
 use crate::{CaptureError, Destination, Options, Progress, Report, Warning};
 
 /// A recording that is armed: from here on the kernel collects events.
@@ -109,8 +109,8 @@ impl Session {
             // If the writer is gone, its own end says more than that.
             let outcome = recorder.record(stop, progress);
             let mut over = recorder.end();
-            let written = writer.finish()?;
-            let ended = match (outcome, written.ended) {
+            let (written, written_to) = writer.finish()?;
+            let ended = match (outcome, written_to) {
                 (_, Some(ended)) | (Ok(ended), None) => ended,
                 (Err(_), None) => return Err(CaptureError::WriterEnded),
             };

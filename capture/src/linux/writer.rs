@@ -8,8 +8,8 @@ use std::thread::{Scope, ScopedJoinHandle};
 use iotape_formats::Request;
 use iotape_formats::tape::{Anchor, Counters, Loss};
 
-use super::segments::{Beginning, Segments, Stop, Watched, Written};
-use crate::{Bounds, CaptureError, Destination};
+use crate::segments::{Beginning, Segments, Stop, Watched, Written};
+use crate::{Bounds, CaptureError, Destination, Ended};
 
 /// Batches that may wait for the writer. A full channel makes the drain wait.
 const WAITING_BATCHES: usize = 16;
@@ -37,7 +37,7 @@ impl Batch {
 pub(super) struct Writer<'scope> {
     batches: SyncSender<Batch>,
     used: Receiver<Vec<Request>>,
-    thread: ScopedJoinHandle<'scope, Result<Written, CaptureError>>,
+    thread: ScopedJoinHandle<'scope, Result<(Written, Option<Ended>), CaptureError>>,
     watched: Arc<Watched>,
 }
 
@@ -60,12 +60,8 @@ impl<'scope> Writer<'scope> {
         let thread = scope.spawn(move || {
             let mut segments = Segments::begin(destination, bounds, beginning, seen)?;
             match write(&mut segments, &incoming, &give_back) {
-                Ok(()) => Ok(segments.finish()?),
-                Err(Stop::Bound(ended)) => {
-                    let written = segments.finish()?;
-                    let ended = Some(ended);
-                    Ok(Written { ended, ..written })
-                }
+                Ok(()) => Ok((segments.finish()?, None)),
+                Err(Stop::Bound(ended)) => Ok((segments.finish()?, Some(ended))),
                 Err(Stop::Failed(error)) => match segments.give_up() {
                     0 => Err(error.into()),
                     requests => Err(CaptureError::TapeCutShort { error, requests }),
@@ -110,8 +106,8 @@ impl<'scope> Writer<'scope> {
         self.watched.segments.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is written.
-    pub fn finish(self) -> Result<Written, CaptureError> {
+    /// Waits until everything is written. If the writing ended before the recording: why.
+    pub fn finish(self) -> Result<(Written, Option<Ended>), CaptureError> {
         drop(self.batches);
         match self.thread.join() {
             Ok(result) => result,

@@ -18,12 +18,10 @@ pub(super) fn header(
     survey: &Survey,
     origin: Option<Origin>,
 ) -> Header {
-    let (major, minor) = trace.os_version;
-    let build = trace.os_build;
     Header {
         tool: options.tool.clone(),
         host: survey.host.clone(),
-        os: (major > 0).then(|| format!("Windows {major}.{minor} build {build}")),
+        os: system_of(trace),
         clock: Clock {
             source: source_of(clock.clock_type()).to_owned(),
             resolution_ns: clock.resolution_ns(),
@@ -33,6 +31,13 @@ pub(super) fn header(
         error_codes: ErrorCodes::NtStatus,
         notes: notes(survey, origin),
     }
+}
+
+/// The traced system.
+pub(super) fn system_of(trace: &LogHeader) -> Option<String> {
+    let (major, minor) = trace.os_version;
+    let build = trace.os_build;
+    (major > 0).then(|| format!("Windows {major}.{minor} build {build}"))
 }
 
 fn source_of(clock_type: ClockType) -> &'static str {

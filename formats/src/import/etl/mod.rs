@@ -22,11 +22,13 @@ mod providers;
 mod report;
 mod requests;
 mod run;
+mod stream;
 mod survey;
 
 pub use error::ImportError;
 pub use providers::{Provider, Tally};
 pub use report::Report;
+pub use stream::{DiskRequest, Log, LogEnd, Stream, StreamCounts};
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};

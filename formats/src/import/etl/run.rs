@@ -163,7 +163,7 @@ fn counters(report: &Report) -> Counters {
 
 /// Whether the event may tell of a request, a process or a thread: most of a trace does not.
 #[inline]
-fn is_of_interest(event: &Event<'_>) -> bool {
+pub(super) fn is_of_interest(event: &Event<'_>) -> bool {
     match event.id {
         EventId::Kernel { hook } => matches!(hook >> 8, 0x01 | 0x03 | 0x05),
         EventId::Class { .. } | EventId::Provider { .. } | EventId::Malformed => true,

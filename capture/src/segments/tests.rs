@@ -133,22 +133,23 @@ fn requests(count: u64) -> Vec<Request> {
     (0..count).map(|number| random(number, &mut dice)).collect()
 }
 
-fn write(memory: &Memory, bounds: Bounds, requests: &[Request]) -> Result<Written, Stop> {
+/// What was written, and why it ended before all was.
+fn write(
+    memory: &Memory,
+    bounds: Bounds,
+    requests: &[Request],
+) -> Result<(Written, Option<Ended>), Stop> {
     let mut destination = memory.clone();
     let mut segments =
         Segments::begin(&mut destination, bounds, beginning(), Arc::default()).unwrap();
     for request in requests {
         match segments.push(request) {
             Ok(()) => {}
-            Err(Stop::Bound(ended)) => {
-                let ended = Some(ended);
-                let written = segments.finish()?;
-                return Ok(Written { ended, ..written });
-            }
+            Err(Stop::Bound(ended)) => return Ok((segments.finish()?, Some(ended))),
             Err(failed) => return Err(failed),
         }
     }
-    Ok(segments.finish()?)
+    Ok((segments.finish()?, None))
 }
 
 fn read(tape: &[u8]) -> Vec<Request> {
@@ -174,7 +175,7 @@ fn segments_of_the_worst_requests_keep_their_size_and_join_without_a_seam() {
                 ..Bounds::default()
             },
         );
-        let written = write(&memory, bounds, &all).unwrap();
+        let (written, _) = write(&memory, bounds, &all).unwrap();
         let tapes = memory.tapes();
         let sizes: Vec<u64> = tapes.iter().map(|tape| tape.len() as u64).collect();
         assert!(
@@ -218,7 +219,7 @@ fn as_many_segments_are_kept_as_asked() {
             min_free_bytes: 0,
         },
     );
-    let written = write(&memory, bounds, &all).unwrap();
+    let (written, _) = write(&memory, bounds, &all).unwrap();
     assert_eq!(memory.tapes().len(), 4);
     assert_eq!(written.segments - written.removed, 4);
     assert!(memory.with(|held| held.most) <= 4 * 128 * KIB);
@@ -239,8 +240,8 @@ fn a_bound_on_all_bytes_ends_the_recording_with_whole_tapes() {
                 ..Bounds::default()
             },
         );
-        let written = write(&memory, bounds, &all).unwrap();
-        assert_eq!(written.ended, Some(Ended::MaxBytes));
+        let (written, ended) = write(&memory, bounds, &all).unwrap();
+        assert_eq!(ended, Some(Ended::MaxBytes));
         let bytes = memory.with(|held| held.most);
         assert!((750 * KIB..=1000 * KIB).contains(&bytes), "{bytes}");
         let kept: Vec<Request> = memory.tapes().iter().flat_map(|tape| read(tape)).collect();
@@ -301,15 +302,15 @@ fn the_floor_of_free_space_removes_the_oldest_or_ends() {
             min_free_bytes: 400 * KIB,
             max_bytes: None,
         };
-        let written = write(&memory, bounds, &all).unwrap();
+        let (written, ended) = write(&memory, bounds, &all).unwrap();
         let kept: Vec<Request> = memory.tapes().iter().flat_map(|tape| read(tape)).collect();
         let most = memory.with(|held| held.most);
         assert!(most < 740 * KIB && most > 500 * KIB, "{most}");
         if keep.is_some() {
-            assert_eq!((written.ended, written.removed > 0), (None, true));
+            assert_eq!((ended, written.removed > 0), (None, true));
             assert_eq!(kept, all[all.len() - kept.len()..]);
         } else {
-            assert_eq!((written.ended, written.removed), (Some(Ended::LowSpace), 0));
+            assert_eq!((ended, written.removed), (Some(Ended::LowSpace), 0));
             assert_eq!(kept, all[..kept.len()]);
         }
     }

@@ -74,7 +74,6 @@ pub(super) struct Written {
     pub bytes: u64,
     pub segments: u32,
     pub removed: u32,
-    pub ended: Option<Ended>,
 }
 
 /// The tapes of a recording.
@@ -130,11 +129,13 @@ impl<'a, D: Destination> Segments<'a, D> {
     }
 
     /// How long the open block may still wait.
+    #[cfg(target_os = "linux")]
     pub fn patience(&self) -> Duration {
         let waiting = self.open.as_ref().and_then(|open| open.waiting_since);
         waiting.map_or(BLOCK_AGE, |since| BLOCK_AGE.saturating_sub(since.elapsed()))
     }
 
+    #[cfg(target_os = "linux")]
     pub fn anchor(&mut self, anchor: Anchor) -> Result<(), Stop> {
         self.latest_anchor = anchor;
         self.listed(|tape| tape.anchor(anchor))

@@ -3,12 +3,9 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::fstatvfs;
-
-use super::sys::begin_writeback;
+use crate::platform::files::{begin_writeback, free_bytes, keep_private};
 use crate::{CaptureError, Destination};
 
 /// The files that a recording writes: the one that was named, or segments of it.
@@ -130,8 +127,8 @@ impl Destination for TapeFiles {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        let space = fstatvfs(self.current.as_ref().or(self.first.as_ref())?).ok()?;
-        Some(space.f_bavail.saturating_mul(space.f_frsize))
+        let file = self.current.as_ref().or(self.first.as_ref())?;
+        free_bytes(file, &self.name)
     }
 }
 
@@ -163,7 +160,8 @@ impl Write for TapeFile {
 
 fn open(path: &Path, replace: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
+    options.read(true).write(true);
+    keep_private(&mut options);
     if replace {
         options.create(true).truncate(true);
     } else {

@@ -1,0 +1,105 @@
+//! A recording: its disks, and the event session that reports them.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use iotape_formats::tape::{Clock, ErrorCodes, Header, Layer};
+
+use super::trace::Trace;
+use super::{disks, sys};
+use crate::etw::{Disk, Recording};
+use crate::{CaptureError, Destination, Options, Progress, Report, Warning};
+
+/// How long a log file is written before it becomes part of the tape: what a killed recorder loses.
+const ROLL_EVERY: Duration = Duration::from_secs(1);
+
+/// A recording that is armed: from here on the kernel writes events to a log file.
+#[derive(Debug)]
+pub struct Session {
+    options: Options,
+    disks: Vec<Disk>,
+    trace: Trace,
+}
+
+impl Session {
+    /// Starts an event session for the disks of `options`.
+    ///
+    /// # Errors
+    /// When a disk is not there, rights are missing, or the system refuses the session. The error
+    /// says which, and what helps.
+    pub fn start(options: &Options) -> Result<Session, CaptureError> {
+        options.bounds.check()?;
+        if options.layer == Some(Layer::Queue) {
+            return Err(CaptureError::NoQueueLayer);
+        }
+        let disks = disks::find(&options.devices)?;
+        let trace = Trace::start()?;
+        Ok(Session {
+            options: options.clone(),
+            disks,
+            trace,
+        })
+    }
+
+    /// What is known before the recording runs. The report has these too.
+    pub fn warnings(&self) -> &[Warning] {
+        &[]
+    }
+
+    /// Records into `destination` until `stop` is set, the duration is over or a bound is reached.
+    ///
+    /// `progress` is called about once a second, on the calling thread.
+    ///
+    /// # Errors
+    /// When the session cannot be controlled, or the tape cannot be written. What was written until
+    /// then is a readable tape.
+    pub fn run(
+        mut self,
+        destination: &mut impl Destination,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Report, CaptureError> {
+        let bounds = self.options.bounds;
+        if let Some(free) = destination
+            .free_bytes()
+            .filter(|free| *free < bounds.min_free_bytes)
+        {
+            let floor = bounds.min_free_bytes;
+            return Err(CaptureError::NoSpace { free, floor });
+        }
+        let header = self.header();
+        let recording = Recording {
+            control: &mut self.trace,
+            header,
+            disks: self.disks,
+            roll_every: ROLL_EVERY,
+            duration: self.options.duration,
+            fail_on_loss: self.options.fail_on_loss,
+            bounds,
+            warnings: Vec::new(),
+        };
+        recording.run(destination, stop, progress)
+    }
+
+    fn header(&self) -> Header {
+        let hide = self.options.hide_host;
+        Header {
+            tool: self.options.tool.clone(),
+            host: sys::computer_name().filter(|_| !hide),
+            // The first log file tells.
+            os: None,
+            clock: Clock {
+                source: "QueryPerformanceCounter".to_owned(),
+                resolution_ns: 100,
+            },
+            backend: "etw".to_owned(),
+            options: vec![format!("session={}", self.trace.kind())],
+            error_codes: ErrorCodes::NtStatus,
+            notes: vec![
+                "an event session of Windows does not tell the outcome of requests and the time that \
+                 they waited in queues above the disk driver"
+                    .to_owned(),
+            ],
+        }
+    }
+}
