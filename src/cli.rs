@@ -376,6 +376,9 @@ pub struct ReplayArgs {
     /// How requests reach the kernel.
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: EngineArg,
+    /// Submit from this many threads, each pinned to a processor; one by default, not pinned.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub workers: Option<u32>,
     /// Repeat the tape until this much time has passed, such as 60s.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,

@@ -264,6 +264,16 @@ pub enum ReplayError {
         /// With which engine; empty when it is so with any.
         with: &'static str,
     },
+    /// More workers than there can be, or none.
+    #[error("{workers} workers: expected 1 to {max}{with}")]
+    Workers {
+        /// What was asked for.
+        workers: u32,
+        /// The most.
+        max: u32,
+        /// With which target; empty when it is so with any.
+        with: &'static str,
+    },
     /// The buffers cannot be had.
     #[error("no memory for {needed_bytes} bytes of buffers: {source}; use a smaller depth")]
     Memory {

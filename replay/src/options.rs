@@ -34,6 +34,9 @@ pub struct Options {
     pub mapping: MappingMode,
     /// Which engine submits.
     pub engine: EngineChoice,
+    /// Threads that submit, each pinned to a processor, from 1 to [`Options::MAX_WORKERS`]; `None`:
+    /// one, not pinned. A simulated target has one.
+    pub workers: Option<u32>,
     /// Seed of the payload of writes and of the content of a scratch file.
     pub seed: u64,
     /// Most memory for the buffers of all requests in flight.
@@ -45,6 +48,8 @@ impl Options {
     pub const BUFFER_LIMIT_BYTES: u64 = 1 << 30;
     /// Most targets of a replay.
     pub const MAX_TARGETS: usize = 64;
+    /// Most threads that submit.
+    pub const MAX_WORKERS: u32 = 256;
 
     /// Replay against a target with everything else at its default: data is not changed, offsets
     /// are kept, the engine is chosen automatically.
@@ -58,6 +63,7 @@ impl Options {
             to: None,
             mapping: MappingMode::Identity,
             engine: EngineChoice::Auto,
+            workers: None,
             seed: 1,
             buffer_limit_bytes: Self::BUFFER_LIMIT_BYTES,
         }

@@ -99,6 +99,7 @@ fn options(args: &ReplayArgs) -> Options {
         only: args.only.clone(),
         from: args.from,
         to: args.to,
+        workers: args.workers,
         seed: args.seed,
         ..Options::new(TargetSpec::Null)
     }

@@ -37,7 +37,7 @@ pub enum Wait {
 }
 
 /// The longest that a turn should block, on the system's clock.
-fn time_to_wait(wait: Wait) -> Duration {
+pub fn time_to_wait(wait: Wait) -> Duration {
     match wait {
         Wait::No => Duration::ZERO,
         Wait::Until(time_ns) => {

@@ -21,7 +21,7 @@ use crate::options::{EngineChoice, Options, Profile, Progress, RunOptions, Write
 use crate::plan::{self, Filter, OpSet, Pacing, Planned, Planner, Rules, Tally};
 use crate::report::{self, Circumstances};
 use crate::result;
-use crate::run::{self, Bounds, Outcome};
+use crate::run::{self, Bounds, Ended};
 use crate::source::{Row, Source, SourceError};
 use crate::sys::{Buffers, CpuTime};
 use crate::target::Target;
@@ -113,12 +113,15 @@ impl<S: Source> Replay<S> {
             });
         }
         if self.targets.is_empty() {
-            return match self.options.simulated() {
+            return match self.options.simulated().cloned() {
                 Some(spec) => {
-                    let engine = SimEngine::new(depth, spec);
-                    self.run_on(engine, Vec::new(), options, stop, progress)
+                    let start = || Ok(SimEngine::new(depth, &spec));
+                    self.run_on(start(), &start, Vec::new(), options, stop, progress)
                 }
-                None => self.run_on(NullEngine::default(), Vec::new(), options, stop, progress),
+                None => {
+                    let start = || Ok(NullEngine::default());
+                    self.run_on(start(), &start, Vec::new(), options, stop, progress)
+                }
             };
         }
         let medium = Medium {
@@ -128,8 +131,11 @@ impl<S: Source> Replay<S> {
         let mut notes = Vec::new();
         let choice = self.options.engine;
         if choice != EngineChoice::Threads {
-            match SystemEngine::start(choice, depth, medium.clone()) {
-                Ok(engine) => return self.run_on(engine, notes, options, stop, progress),
+            let start = || SystemEngine::start(choice, depth, medium.clone());
+            match start() {
+                Ok(engine) => {
+                    return self.run_on(Ok(engine), &start, notes, options, stop, progress);
+                }
                 Err(error) if choice == EngineChoice::Auto => {
                     let name = SystemEngine::NAME;
                     notes.push(format!("engine threads instead of {name}: {error}"));
@@ -142,30 +148,34 @@ impl<S: Source> Replay<S> {
                 }
             }
         }
-        if depth > ThreadsEngine::MAX_DEPTH {
+        let workers = self.options.workers.unwrap_or(1);
+        if depth.saturating_mul(workers) > ThreadsEngine::MAX_DEPTH {
             return Err(ReplayError::Depth {
                 depth,
-                max: ThreadsEngine::MAX_DEPTH,
+                max: ThreadsEngine::MAX_DEPTH / workers,
                 with: " with the threads engine",
             });
         }
-        let engine = ThreadsEngine::new(depth, medium).map_err(|source| ReplayError::Engine {
-            engine: "threads",
-            source,
-        })?;
-        self.run_on(engine, notes, options, stop, progress)
+        let start = || ThreadsEngine::new(depth, medium.clone());
+        self.run_on(start(), &start, notes, options, stop, progress)
     }
 
+    /// `engine` was made by `start` on this thread, which makes further ones on others.
     fn run_on<E: Engine>(
         &mut self,
-        mut engine: E,
+        engine: io::Result<E>,
+        start: &(dyn Fn() -> io::Result<E> + Sync),
         mut notes: Vec<String>,
         options: &RunOptions,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<result::Run, ReplayError> {
+        let failed = |source| ReplayError::Engine {
+            engine: self.options.engine.name(),
+            source,
+        };
+        let engine = engine.map_err(failed)?;
         let name = engine.name();
-        notes.append(&mut engine.take_notes());
         let bounds = Bounds {
             depth: options.profile.depth,
             timing: options.timing,
@@ -178,18 +188,32 @@ impl<S: Source> Replay<S> {
             },
             striping: self.rules.mapping.striping(),
         };
-        let (cpu, thread_cpu) = (CpuTime::of_process(), CpuTime::of_thread());
-        let (outcome, tally, read) = self
-            .play(engine, &bounds, options, stop, progress)
+        let cpu = CpuTime::of_process();
+        let submitters = match self.options.workers {
+            None => Submitters::This(engine),
+            Some(count) => {
+                drop(engine);
+                Submitters::Workers { count, start }
+            }
+        };
+        let (ended, tally, read) = self
+            .play(submitters, &bounds, options, stop, progress)
             .map_err(|source| ReplayError::Engine {
                 engine: name,
                 source,
             })?;
+        let Ended {
+            outcome,
+            submitter_cpu,
+            notes: of_engine,
+        } = ended;
+        notes.extend(of_engine);
         let circumstances = Circumstances {
             options,
             engine: name,
             cpu: CpuTime::of_process().since(cpu),
-            submitter_cpu: CpuTime::of_thread().since(thread_cpu),
+            workers: self.options.workers.unwrap_or(1),
+            submitter_cpu,
             targets: &self.targets,
             simulated: self.options.simulated(),
             write_mode: self.write_mode(),
@@ -206,15 +230,15 @@ impl<S: Source> Replay<S> {
         Ok(report::run(outcome, &tally, circumstances))
     }
 
-    /// Plans on a thread of its own and submits on this one.
+    /// Plans on a thread of its own and submits on this one, or on others.
     fn play<E: Engine>(
         &mut self,
-        engine: E,
+        submitters: Submitters<'_, E>,
         bounds: &Bounds,
         options: &RunOptions,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
-    ) -> io::Result<(Outcome, Tally, Result<(), SourceError>)> {
+    ) -> io::Result<(Ended, Tally, Result<(), SourceError>)> {
         let (outlet, feed) = plan::channel();
         let planner = Planner {
             rules: &self.rules,
@@ -233,11 +257,16 @@ impl<S: Source> Replay<S> {
             let thread = std::thread::Builder::new()
                 .name("iotape-plan".to_owned())
                 .spawn_scoped(scope, move || planner.run(source, outlet))?;
-            let outcome = run::run(engine, feed, bounds, log, stop, progress);
+            let ended = match submitters {
+                Submitters::This(engine) => run::run(engine, feed, bounds, log, stop, progress),
+                Submitters::Workers { count, start } => {
+                    run::run_workers(count, start, feed, bounds, log, stop, progress)
+                }
+            };
             let (tally, read) = thread
                 .join()
                 .map_err(|_| io::Error::other("the planning thread died"))?;
-            Ok((outcome?, tally, read))
+            Ok((ended?, tally, read))
         })
     }
 
@@ -344,6 +373,17 @@ impl<S: Source> Replay<S> {
 
 fn whole_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Who submits.
+enum Submitters<'a, E> {
+    /// The calling thread, with this engine.
+    This(E),
+    /// Threads that make one each.
+    Workers {
+        count: u32,
+        start: &'a (dyn Fn() -> io::Result<E> + Sync),
+    },
 }
 
 fn replayable(summary: &Summary, filter: Filter) -> u64 {

@@ -36,6 +36,7 @@ pub fn check(options: &Options) -> Result<(), ReplayError> {
     if !expected.is_empty() {
         return Err(ReplayError::TargetCount { found, expected });
     }
+    check_workers(options)?;
     volumes::check_stripe(&options.arrangement, volumes::STRIPE_UNIT)?;
     let WritePolicy::Overwrite(named) = &options.write_policy else {
         return Ok(());
@@ -47,6 +48,20 @@ pub fn check(options: &Options) -> Result<(), ReplayError> {
         None => Ok(()),
         Some(path) => Err(ReplayError::OverwriteNamesNoTarget { path: path.clone() }),
     }
+}
+
+fn check_workers(options: &Options) -> Result<(), ReplayError> {
+    let Some(workers) = options.workers else {
+        return Ok(());
+    };
+    let (max, with) = match options.simulated() {
+        Some(_) => (1, " with a simulated target"),
+        None => (Options::MAX_WORKERS, ""),
+    };
+    if (1..=max).contains(&workers) {
+        return Ok(());
+    }
+    Err(ReplayError::Workers { workers, max, with })
 }
 
 /// Opens the targets; none when they are null.

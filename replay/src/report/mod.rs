@@ -27,7 +27,9 @@ pub struct Circumstances<'a> {
     pub engine: &'static str,
     /// Of the process.
     pub cpu: CpuTime,
-    /// Of the thread that submitted.
+    /// Threads that submitted.
+    pub workers: u32,
+    /// Of the busiest thread that submitted.
     pub submitter_cpu: CpuTime,
     /// None: the null target, or a simulated one.
     pub targets: &'a [Target],
@@ -78,7 +80,7 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
             Timing::Dependent => LoopKind::Dependent,
         },
         engine: circumstances.engine.to_owned(),
-        workers: 1,
+        workers: circumstances.workers,
         order: options.order,
         targets: targets(tally, &circumstances),
         write_mode: circumstances.write_mode,

@@ -97,6 +97,11 @@ impl Groups {
         Some(part)
     }
 
+    /// Whether a group waits for tokens to go on.
+    pub fn any_waiting(&self) -> bool {
+        !self.resuming.is_empty()
+    }
+
     /// The first group that waits for tokens to go on, and how many parts it starts.
     pub fn waiting(&self) -> Option<(GroupId, u32)> {
         let id = *self.resuming.front()?;

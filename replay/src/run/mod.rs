@@ -2,6 +2,9 @@
 
 mod chains;
 mod groups;
+mod lanes;
+mod outcome;
+mod submit;
 mod timed;
 
 use std::collections::BTreeMap;
@@ -11,14 +14,15 @@ use std::time::Duration;
 
 pub use self::chains::Link;
 use self::groups::{Groups, Next};
+pub use self::lanes::{Ended, run_workers};
+pub use self::outcome::{Bounds, Ending, Failure, Outcome};
 use self::timed::Pace;
 use crate::engine::{Action, Completion, Engine, Io, TICK, Wait};
-use crate::map::Striping;
-use crate::measure::{Delays, OpRecord, Recorder, RunLog, Totals};
-use crate::options::{Progress, Timing};
+use crate::measure::{Delays, Recorder, RunLog, Totals};
+use crate::options::Progress;
 use crate::plan::Feed;
-use crate::result::Interval;
 use crate::slots::{Flight, GroupId, Slots};
+use crate::sys::CpuTime;
 use crate::tokens::{Area, Tokens};
 
 /// Failures in a row after which a run is given up.
@@ -28,84 +32,6 @@ const STALL: Duration = Duration::from_secs(120);
 /// The same, once the user wants to stop.
 const STALL_WHEN_STOPPED: Duration = Duration::from_secs(5);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-
-/// How a run is bounded.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Most operations outstanding.
-    pub depth: u32,
-    /// When requests are due.
-    pub timing: Timing,
-    /// Left out of the figures at the start.
-    pub warmup: Duration,
-    /// Submits no more after this long since the end of the warm-up.
-    pub repeat_for: Option<Duration>,
-    /// Length of an interval.
-    pub interval: Duration,
-    /// Requests of the tape that will be submitted; `None` when time is the bound.
-    pub total_requests: Option<u64>,
-    /// How requests that touch several targets are cut up.
-    pub striping: Option<Striping>,
-}
-
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The tape is through, or the time is up.
-    Done,
-    /// The user stopped it.
-    Stopped,
-    /// Too many failures in a row.
-    Hopeless,
-    /// The target completed nothing for too long.
-    Stalled,
-}
-
-/// How an operation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Failure {
-    /// With this error of the system.
-    Errno(i32),
-    /// It transferred less than asked.
-    Short,
-}
-
-/// What happened in a run.
-#[derive(Debug)]
-pub struct Outcome {
-    /// Per action, the requests that count.
-    pub ops: [OpRecord; Action::ALL.len()],
-    /// In slices of time.
-    pub intervals: Vec<Interval>,
-    /// Failures by position of the action and kind, all of the run.
-    pub errors: BTreeMap<(usize, Failure), u64>,
-    /// Why it ended.
-    pub ending: Ending,
-    /// From the first submission that counts to the last completion that counts.
-    pub elapsed_ns: u64,
-    /// Length of the warm-up.
-    pub warmup_ns: u64,
-    /// Tokens, over the time that counts.
-    pub outstanding: Area,
-    /// Most tokens out in that time.
-    pub outstanding_max: u32,
-    /// Requests completed in the whole run.
-    pub completed: u64,
-    /// Operations that never completed.
-    pub abandoned: u32,
-    /// Completions of slots with nothing in flight.
-    pub strays: u64,
-    /// Time of the whole run.
-    pub run_ns: u64,
-    /// Of that, with a free token and nothing decoded.
-    pub starved_ns: u64,
-    /// Of that, looking at the clock until a request was due.
-    pub spun_ns: u64,
-    /// Of the requests that count.
-    pub delays: Delays,
-    /// |Σ tokens × time − Σ service| / Σ service, all operations of the run.
-    pub littles_law_error: f64,
-}
 
 /// Replays what comes from `feed` until it ends.
 ///
@@ -118,22 +44,25 @@ pub fn run<E: Engine>(
     log: Option<RunLog>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
-) -> io::Result<Outcome> {
-    let recorder = Recorder::new(whole_ns(bounds.interval), log)?;
-    let mut run = Run::new(engine, feed, bounds, recorder);
+) -> io::Result<Ended> {
+    let cpu = CpuTime::of_thread();
+    let mut lane = Lane::new(engine, bounds.depth);
+    let notes = lane.engine.take_notes();
+    let now = lane.engine.now_ns();
+    let mut run = Run::new(feed, bounds, log, now)?;
     while run.feed.ready().is_empty() && !run.feed.ended() && !stop.load(Ordering::Relaxed) {
         run.feed.wait(TICK);
     }
-    run.restart_clock();
+    run.restart_clock(lane.engine.now_ns());
     loop {
-        let now = run.engine.now_ns();
+        let now = lane.engine.now_ns();
         if now >= run.due_ns {
-            run.on_time(now, progress);
+            run.on_time(now, Some(progress));
         }
         if stop.load(Ordering::Relaxed) {
             run.end(Ending::Stopped);
         }
-        let idle = run.fill(now);
+        let idle = run.fill(&mut lane, now);
         if run.tokens.outstanding() == 0 {
             if run.is_over() {
                 break;
@@ -143,23 +72,56 @@ pub fn run<E: Engine>(
                 continue;
             }
         }
-        let wait = run.wait_for(idle, now);
-        run.engine.turn(wait, &mut run.done)?;
+        let wait = run.wait_for::<E>(idle, now);
+        lane.engine.turn(wait, &mut lane.done)?;
         let before = now;
-        let now = run.engine.now_ns();
+        let now = lane.engine.now_ns();
         if now >= run.due_ns {
-            run.on_time(now, progress);
+            run.on_time(now, Some(progress));
         }
-        if wait == Wait::No && run.done.is_empty() {
-            run.spun_ns += now.saturating_sub(before);
+        if wait == Wait::No && lane.done.is_empty() {
+            lane.spun_ns += now.saturating_sub(before);
         }
-        run.reap(now);
+        run.reap(&mut lane, now);
         if run.stalled(now) {
             run.ending = Some(Ending::Stalled);
             break;
         }
     }
-    run.finish()
+    run.spun_ns = lane.spun_ns;
+    Ok(Ended {
+        outcome: run.finish(lane.engine.now_ns())?,
+        submitter_cpu: CpuTime::of_thread().since(cpu),
+        notes,
+    })
+}
+
+/// What one thread submits with.
+struct Lane<E> {
+    engine: E,
+    done: Vec<Completion>,
+    /// Of its own operations.
+    in_flight: u32,
+    /// Takes no more of them than this for now.
+    limit: u32,
+    spun_ns: u64,
+}
+
+impl<E: Engine> Lane<E> {
+    fn new(engine: E, depth: u32) -> Self {
+        Lane {
+            engine,
+            done: Vec::with_capacity(usize::try_from(depth).unwrap_or(0)),
+            in_flight: 0,
+            limit: u32::MAX,
+            spun_ns: 0,
+        }
+    }
+
+    fn queue(&mut self, slot: u32, io: &Io) {
+        self.engine.queue(slot, io);
+        self.in_flight += 1;
+    }
 }
 
 /// What has to come before more can be submitted.
@@ -173,25 +135,14 @@ enum Idle {
     Planner,
 }
 
-/// What [`Run::submit_ready`] has come to.
-enum Submitted {
-    /// The end of what is decoded, or of the tokens.
-    Wholes,
-    /// A request of several parts.
-    UpToParts,
-    /// Nothing was there.
-    Nothing,
-}
-
-struct Run<'a, E> {
-    engine: E,
+/// Everything of a run but the engines.
+struct Run<'a> {
     feed: Feed,
     bounds: &'a Bounds,
     tokens: Tokens,
     pace: Pace,
     slots: Slots,
     groups: Groups,
-    done: Vec<Completion>,
     recorder: Recorder,
     errors: BTreeMap<(usize, Failure), u64>,
     ending: Option<Ending>,
@@ -224,22 +175,20 @@ fn whole_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl<'a, E: Engine> Run<'a, E> {
-    fn new(engine: E, feed: Feed, bounds: &'a Bounds, recorder: Recorder) -> Self {
-        let now = engine.now_ns();
+impl<'a> Run<'a> {
+    fn new(feed: Feed, bounds: &'a Bounds, log: Option<RunLog>, now: u64) -> io::Result<Self> {
+        let recorder = Recorder::new(whole_ns(bounds.interval), log)?;
         let area = Area {
             at_ns: now,
             ..Area::default()
         };
-        Run {
-            engine,
+        Ok(Run {
             feed,
             bounds,
             tokens: Tokens::new(bounds.depth, now),
             pace: Pace::new(bounds.timing, now),
             slots: Slots::new(bounds.depth),
             groups: Groups::new(bounds.striping, bounds.depth),
-            done: Vec::with_capacity(usize::try_from(bounds.depth).unwrap_or(0)),
             recorder,
             errors: BTreeMap::new(),
             ending: None,
@@ -262,12 +211,11 @@ impl<'a, E: Engine> Run<'a, E> {
             failures_in_a_row: 0,
             strays: 0,
             service_ns: 0,
-        }
+        })
     }
 
     /// The run begins now: the first batch is there.
-    fn restart_clock(&mut self) {
-        let now = self.engine.now_ns();
+    fn restart_clock(&mut self, now: u64) {
         self.tokens = Tokens::new(self.bounds.depth, now);
         self.pace = Pace::new(self.bounds.timing, now);
         self.start_ns = now;
@@ -278,7 +226,7 @@ impl<'a, E: Engine> Run<'a, E> {
 
     /// Whatever depends on the time and not on a completion.
     #[cold]
-    fn on_time(&mut self, now: u64, progress: &mut dyn FnMut(&Progress)) {
+    fn on_time(&mut self, now: u64, progress: Option<&mut dyn FnMut(&Progress)>) {
         if self.counting {
             let tokens = &self.tokens;
             self.recorder.close_intervals(now, |at| tokens.area(at));
@@ -288,7 +236,9 @@ impl<'a, E: Engine> Run<'a, E> {
         if self.counting && self.time_left(now) == Some(0) {
             self.end(Ending::Done);
         }
-        if now.saturating_sub(self.last_progress_ns) >= whole_ns(PROGRESS_EVERY) {
+        if let Some(progress) = progress
+            && now.saturating_sub(self.last_progress_ns) >= whole_ns(PROGRESS_EVERY)
+        {
             self.last_progress_ns = now;
             self.report(now, progress);
         }
@@ -341,144 +291,9 @@ impl<'a, E: Engine> Run<'a, E> {
         }
     }
 
-    /// Submits while there are tokens and operations.
-    fn fill(&mut self, now: u64) -> Idle {
-        if self.pace.is_timed() {
-            return self.fill_timed(now);
-        }
-        let mut dry = false;
-        let mut go_on = self.resume_groups(now) && self.ending.is_none();
-        while go_on && self.tokens.free() > 0 {
-            match self.submit_ready(now) {
-                Submitted::Wholes => {}
-                Submitted::UpToParts => go_on = self.start_group(now),
-                Submitted::Nothing => {
-                    dry = true;
-                    go_on = false;
-                }
-            }
-        }
-        self.note_starvation(now, dry);
-        if dry && !self.feed.ended() {
-            Idle::Planner
-        } else {
-            Idle::Token
-        }
-    }
-
     /// Whether nothing more will be submitted.
     fn is_over(&self) -> bool {
         self.ending.is_some() || (self.feed.ended() && !self.pace.holds_requests())
-    }
-
-    /// Submits requests that are one operation, until one comes that is not.
-    #[inline]
-    fn submit_ready(&mut self, now: u64) -> Submitted {
-        if E::VIRTUAL_CLOCK {
-            self.wait_for_planner();
-        }
-        let free = usize::try_from(self.tokens.free()).unwrap_or(0);
-        let ready = self.feed.ready();
-        let count = ready.len().min(free);
-        if count == 0 {
-            return Submitted::Nothing;
-        }
-        let mut taken = 0u32;
-        let mut parts = false;
-        for io in &ready[..count] {
-            if io.target == Io::STRIPED {
-                parts = true;
-                break;
-            }
-            let flight = Flight {
-                io: *io,
-                submitted_ns: now,
-                counts: self.counting,
-                ..Flight::default()
-            };
-            let Some(slot) = self.slots.take(flight) else {
-                break;
-            };
-            self.engine.queue(slot, io);
-            taken += 1;
-        }
-        // There are as many slots as tokens, and no more were asked for than are free.
-        let _ = self.tokens.take(taken, now);
-        self.advance(taken, now);
-        if parts {
-            Submitted::UpToParts
-        } else {
-            Submitted::Wholes
-        }
-    }
-
-    /// Starts the next request, which has several parts, if there are tokens for them; `false` when
-    /// it has to wait for tokens.
-    #[cold]
-    #[inline(never)]
-    fn start_group(&mut self, now: u64) -> bool {
-        let Some(&io) = self.feed.ready().first() else {
-            return true;
-        };
-        let count = self.groups.parts_at_once(&io);
-        if count > self.tokens.free() {
-            return false;
-        }
-        let id = self.groups.begin(Flight {
-            io,
-            submitted_ns: now,
-            counts: self.counting,
-            ..Flight::default()
-        });
-        self.start_parts(id, count, now);
-        self.advance(1, now);
-        true
-    }
-
-    /// Goes on with groups whose parts have waited for others; `false` when there are not tokens
-    /// enough, and nothing else may start before them.
-    #[inline]
-    fn resume_groups(&mut self, now: u64) -> bool {
-        while let Some((id, count)) = self.groups.waiting() {
-            if count > self.tokens.free() {
-                return false;
-            }
-            self.groups.resumed();
-            self.start_parts(id, count, now);
-        }
-        true
-    }
-
-    #[cold]
-    fn start_parts(&mut self, id: GroupId, count: u32, now: u64) {
-        // The caller has looked that there are as many.
-        let _ = self.tokens.take(count, now);
-        for _ in 0..count {
-            if let Some(part) = self.groups.take_part(id) {
-                self.start_part(id, part, now);
-            }
-        }
-    }
-
-    fn start_part(&mut self, id: GroupId, part: Io, now: u64) {
-        let flight = Flight {
-            io: part,
-            submitted_ns: now,
-            group: id,
-            ..Flight::default()
-        };
-        if let Some(slot) = self.slots.take(flight) {
-            self.engine.queue(slot, &part);
-        }
-    }
-
-    /// So many requests have been submitted.
-    #[inline]
-    fn advance(&mut self, count: u32, now: u64) {
-        self.feed.advance(usize::try_from(count).unwrap_or(0));
-        if count > 0 && self.counting && self.first_submitted_ns.is_none() {
-            self.first_submitted_ns = Some(now);
-        }
     }
 
     fn note_starvation(&mut self, now: u64, dry: bool) {
@@ -493,8 +308,8 @@ impl<'a, E: Engine> Run<'a, E> {
         }
     }
 
-    fn reap(&mut self, now: u64) {
-        let mut done = std::mem::take(&mut self.done);
+    fn reap<E: Engine>(&mut self, lane: &mut Lane<E>, now: u64) {
+        let mut done = std::mem::take(&mut lane.done);
         let mut given = 0;
         for completion in done.drain(..) {
             let Some(flight) = self.slots.give(completion.slot) else {
@@ -503,15 +318,16 @@ impl<'a, E: Engine> Run<'a, E> {
             };
             self.last_life_ns = now;
             self.service_ns += u128::from(now.saturating_sub(flight.submitted_ns));
+            lane.in_flight = lane.in_flight.saturating_sub(1);
             let failure = failure(&flight.io, completion.outcome);
             if flight.group == GroupId::NONE {
                 self.complete(&flight, failure, now);
-            } else if self.part_done(flight.group, failure, now) {
+            } else if self.part_done(lane, flight.group, failure, now) {
                 continue;
             }
             given += 1;
         }
-        self.done = done;
+        lane.done = done;
         if given > 0 {
             self.tokens.give(given, now);
         }
@@ -520,10 +336,16 @@ impl<'a, E: Engine> Run<'a, E> {
     /// A part of a request is done; `true` when its token has gone to the next part.
     #[cold]
     #[inline(never)]
-    fn part_done(&mut self, id: GroupId, failure: Option<Failure>, now: u64) -> bool {
+    fn part_done<E: Engine>(
+        &mut self,
+        lane: &mut Lane<E>,
+        id: GroupId,
+        failure: Option<Failure>,
+        now: u64,
+    ) -> bool {
         match self.groups.part_done(id, failure) {
             Next::Start(part) => {
-                self.start_part(id, part, now);
+                self.start_part(lane, id, part, now);
                 return true;
             }
             Next::Nothing => {}
@@ -578,8 +400,7 @@ impl<'a, E: Engine> Run<'a, E> {
         self.tokens.outstanding() > 0 && now.saturating_sub(self.last_life_ns) > whole_ns(limit)
     }
 
-    fn finish(self) -> io::Result<Outcome> {
-        let now = self.engine.now_ns();
+    fn finish(self, now: u64) -> io::Result<Outcome> {
         let end = if self.tokens.outstanding() == 0 && self.counting {
             self.last_completed_ns.max(self.counted_ns)
         } else {
@@ -636,5 +457,7 @@ fn relative_difference(found: u128, expected: u128) -> f64 {
     found.abs_diff(expected) as f64 / expected as f64
 }
 
+#[cfg(test)]
+mod cap_tests;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::map::Striping;
+use crate::options::Timing;
 use crate::plan::{Batch, channel};
 use crate::sys::code;
 
@@ -137,6 +138,7 @@ fn replay_all(toy: &mut Toy, ios: Vec<Io>, bounds: &Bounds) -> Outcome {
         &mut |_| {},
     )
     .unwrap()
+    .outcome
 }
 
 #[test]
@@ -276,7 +278,7 @@ fn a_stop_submits_nothing_more_and_waits_for_what_is_in_flight() {
         reported = *requests;
         stop.store(true, Ordering::Relaxed);
     });
-    let outcome = outcome.unwrap();
+    let outcome = outcome.unwrap().outcome;
     assert_eq!(outcome.ending, Ending::Stopped);
     assert_eq!(
         (reported, outcome.completed, outcome.abandoned),

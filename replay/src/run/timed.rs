@@ -1,7 +1,7 @@
 //! The loop where requests wait for the clock, not only for tokens.
 
 use super::chains::{Chains, Link};
-use super::{Flight, Idle, Run};
+use super::{Flight, Idle, Lane, Run};
 use crate::engine::{Engine, Io, TICK, Wait};
 use crate::options::Timing;
 use crate::slots::GroupId;
@@ -51,10 +51,10 @@ impl Pace {
     }
 }
 
-impl<E: Engine> Run<'_, E> {
+impl Run<'_> {
     /// Submits what is due while there are tokens.
-    pub(super) fn fill_timed(&mut self, now: u64) -> Idle {
-        if !self.resume_groups(now) {
+    pub(super) fn fill_timed<E: Engine>(&mut self, lane: &mut Lane<E>, now: u64) -> Idle {
+        if !self.resume_groups(lane, now) {
             self.backlog_since_ns.get_or_insert(now);
             return Idle::Token;
         }
@@ -62,7 +62,7 @@ impl<E: Engine> Run<'_, E> {
             return Idle::Token;
         }
         loop {
-            let Some(next) = self.next_scheduled() else {
+            let Some(next) = self.next_scheduled::<E>() else {
                 let dry = !self.pace.holds_requests() && !self.feed.ended();
                 self.backlog_since_ns = None;
                 self.note_starvation(now, dry);
@@ -73,7 +73,7 @@ impl<E: Engine> Run<'_, E> {
                 self.note_starvation(now, false);
                 return Idle::Time(next.due_ns);
             }
-            if !self.submit_scheduled(&next, now) {
+            if !self.submit_scheduled(lane, &next, now) {
                 self.backlog_since_ns.get_or_insert(now);
                 self.note_starvation(now, false);
                 return Idle::Token;
@@ -82,7 +82,7 @@ impl<E: Engine> Run<'_, E> {
     }
 
     /// How to wait on a real or a virtual clock.
-    pub(super) fn wait_for(&self, idle: Idle, now: u64) -> Wait {
+    pub(super) fn wait_for<E: Engine>(&self, idle: Idle, now: u64) -> Wait {
         match idle {
             Idle::Time(due_ns) if E::VIRTUAL_CLOCK => Wait::Until(due_ns),
             Idle::Time(due_ns) => match due_ns.saturating_sub(OVERSLEEP_NS) {
@@ -94,8 +94,8 @@ impl<E: Engine> Run<'_, E> {
         }
     }
 
-    fn next_scheduled(&mut self) -> Option<Scheduled> {
-        self.take_into_window();
+    fn next_scheduled<E: Engine>(&mut self) -> Option<Scheduled> {
+        self.take_into_window::<E>();
         match &self.pace {
             Pace::Dependent(chains) => {
                 let (io, due_ns, link) = chains.first()?;
@@ -112,7 +112,7 @@ impl<E: Engine> Run<'_, E> {
         }
     }
 
-    fn take_into_window(&mut self) {
+    fn take_into_window<E: Engine>(&mut self) {
         loop {
             if E::VIRTUAL_CLOCK {
                 self.wait_for_planner();
@@ -132,13 +132,18 @@ impl<E: Engine> Run<'_, E> {
     }
 
     /// `false` when there are not tokens enough.
-    fn submit_scheduled(&mut self, next: &Scheduled, now: u64) -> bool {
+    fn submit_scheduled<E: Engine>(
+        &mut self,
+        lane: &mut Lane<E>,
+        next: &Scheduled,
+        now: u64,
+    ) -> bool {
         let io = &next.io;
         let parts = match io.target {
             Io::STRIPED => self.groups.parts_at_once(io),
             _ => 1,
         };
-        if parts > self.tokens.free() {
+        if parts > self.tokens.free() || lane.in_flight >= lane.limit {
             return false;
         }
         let flight = Flight {
@@ -154,12 +159,12 @@ impl<E: Engine> Run<'_, E> {
         }
         if io.target == Io::STRIPED {
             let id = self.groups.begin(flight);
-            self.start_parts(id, parts, now);
+            self.start_parts(lane, id, parts, now);
         } else {
             // There are as many slots as tokens.
             let _ = self.tokens.take(1, now);
             if let Some(slot) = self.slots.take(flight) {
-                self.engine.queue(slot, io);
+                lane.queue(slot, io);
             }
         }
         if self.counting {

@@ -175,6 +175,26 @@ fn nanoseconds(time: libc::timeval) -> u64 {
         .saturating_add(micros * 1_000)
 }
 
+/// Binds the calling thread to one of the processors that it may use: to the one of this number,
+/// counted from 0 and around.
+///
+/// # Errors
+/// The system's.
+pub fn pin_to_processor(number: u32) -> io::Result<()> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let allowed = sched_getaffinity(None)?;
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .collect();
+    let index = usize::try_from(number).unwrap_or(0) % usable.len().max(1);
+    let Some(&cpu) = usable.get(index) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    Ok(sched_setaffinity(None, &one)?)
+}
+
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every time in a run.
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
