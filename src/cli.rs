@@ -188,8 +188,9 @@ pub enum ExportFormat {
 
 /// Make a tape of another tool's files.
 ///
-/// Reads this project's CSV, the per-CPU files of blktrace, and event trace logs of Windows (.etl) with
-/// disk I/O. A file without any is no tape: what it holds is said, and the exit status is 1.
+/// Reads this project's CSV, the per-CPU files of blktrace, event trace logs of Windows (.etl), the
+/// text of xperf's dumper, tables of wpaexporter, and MSR Cambridge traces. An .etl without disk I/O
+/// makes no tape: what it holds is said, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
     "Examples:\n",
@@ -200,7 +201,7 @@ pub enum ExportFormat {
     EXIT_STATUS
 ]))]
 pub struct ImportArgs {
-    /// The files; - reads a CSV from standard input.
+    /// The files; - reads a CSV or another table from standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The tape to write; must not exist yet.
@@ -212,6 +213,10 @@ pub struct ImportArgs {
     /// Layer at which requests were seen (CSV), or are to be seen (blktrace).
     #[arg(long, value_enum)]
     pub layer: Option<LayerArg>,
+    /// Take a table of wpaexporter that has no offsets: all become 0, which the tape says. For
+    /// statistics, not for replay.
+    #[arg(long)]
+    pub without_offsets: bool,
     /// How small to make the tape.
     #[arg(long, value_enum, default_value = "live")]
     pub level: LevelArg,
@@ -230,6 +235,12 @@ pub enum ImportFormat {
     Blktrace,
     /// An event trace log of Windows (.etl).
     Etl,
+    /// What xperf -a dumper prints.
+    Xperf,
+    /// A table of wpaexporter or Windows Performance Analyzer.
+    Wpa,
+    /// An MSR Cambridge trace.
+    Msr,
 }
 
 /// Read a whole tape and verify every record.

@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use iotape_formats::import::{blktrace, csv, etl};
+use iotape_formats::import::text::TextFormat;
+use iotape_formats::import::{blktrace, csv, etl, text};
 use iotape_formats::tape::{Layer, Summary};
 
 use crate::cli::{ImportArgs, ImportFormat, LayerArg};
@@ -17,15 +18,18 @@ use crate::render::units;
 
 const TOOL: &str = concat!("iotape ", env!("CARGO_PKG_VERSION"));
 
+/// Most bytes that a table's format is found by.
+const DETECT_BYTES: usize = 4096;
+
 pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
-    let format = match args.from {
-        ImportFormat::Auto => detect(&args.files[0])?,
-        named => named,
-    };
-    let (summary, outcome) = match format {
+    let (summary, outcome) = match args.from {
+        ImportFormat::Auto => import_found(args),
         ImportFormat::Blktrace => import_blktrace(args),
         ImportFormat::Etl => import_etl(args),
-        ImportFormat::Csv | ImportFormat::Auto => import_csv(args),
+        ImportFormat::Csv => import_csv(args, open_table(args)?),
+        ImportFormat::Xperf => import_text(args, open_table(args)?, TextFormat::Xperf),
+        ImportFormat::Wpa => import_text(args, open_table(args)?, TextFormat::Wpa),
+        ImportFormat::Msr => import_text(args, open_table(args)?, TextFormat::Msr),
     }?;
     let counters = &summary.counters;
     print(&format!(
@@ -39,42 +43,103 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// What is no binary trace is read as CSV, whose reader says what it misses. A name without a file
-/// may be mistyped: blktrace's importer says what it looked for.
-fn detect(path: &Path) -> Result<ImportFormat, Failure> {
-    if path == Path::new("-") {
-        return Ok(ImportFormat::Csv);
+/// Finds the format by content. A name without a file may be mistyped: blktrace's importer says what
+/// it looked for. What is no trace and no known table is read as CSV, whose reader says what it misses.
+fn import_found(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
+    let path = args.files[0].as_path();
+    if path != Path::new("-") {
+        if !path.exists() || blktrace::is_trace(path).map_err(Failure::new)? {
+            return import_blktrace(args);
+        }
+        if etl::is_trace(path).map_err(|error| Failure::at(path.display(), error))? {
+            return import_etl(args);
+        }
     }
-    if !path.exists() || blktrace::is_trace(path).map_err(Failure::new)? {
-        return Ok(ImportFormat::Blktrace);
+    let mut table = open_table(args)?;
+    let start = table
+        .fill_buf()
+        .map_err(|error| Failure::at(path.display(), error))?;
+    match text::detect(&start[..start.len().min(DETECT_BYTES)]) {
+        Some(format) => import_text(args, table, format),
+        None => import_csv(args, table),
     }
-    let is_etl = etl::is_trace(path).map_err(|error| Failure::at(path.display(), error))?;
-    Ok(match is_etl {
-        true => ImportFormat::Etl,
-        false => ImportFormat::Csv,
-    })
 }
 
-fn import_csv(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
+/// The one file of a table.
+fn open_table(args: &ImportArgs) -> Result<Box<dyn BufRead>, Failure> {
     let [path] = args.files.as_slice() else {
-        return Err(Failure::usage("a CSV is one file; name one"));
+        return Err(Failure::usage("a table is one file; name one"));
     };
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin().lock())
     } else {
-        Box::new(File::open(path).map_err(|e| Failure::at(path.display(), e))?)
+        Box::new(File::open(path).map_err(|error| Failure::at(path.display(), error))?)
     };
+    Ok(Box::new(BufReader::with_capacity(1 << 18, source)))
+}
+
+/// Windows' own formats tell requests of the device layer.
+fn refuse_queue_layer(args: &ImportArgs) -> Result<(), Failure> {
+    match args.layer {
+        Some(LayerArg::Queue) => Err(Failure::usage(
+            "such a file tells requests of the device layer only; leave out --layer queue",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_without_offsets(args: &ImportArgs) -> Result<(), Failure> {
+    match args.without_offsets {
+        true => Err(Failure::usage(
+            "--without-offsets is for tables of wpaexporter; these requests have offsets",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn import_text(
+    args: &ImportArgs,
+    table: Box<dyn BufRead>,
+    format: TextFormat,
+) -> Result<(Summary, Outcome), Failure> {
+    refuse_queue_layer(args)?;
+    if format != TextFormat::Wpa {
+        refuse_without_offsets(args)?;
+    }
+    let options = text::Options {
+        tool: TOOL.to_owned(),
+        level: args.level.into(),
+        without_offsets: args.without_offsets,
+    };
+    let mut line = ProgressLine::new(false);
+    let mut show = |read| line.show(&format!("{} requests", units::count(read)));
+    let (tape, sink) = NewFile::begin(&args.output, args.force)?;
+    let name = args.files[0].display();
+    let (_, report) = text::import(table, format, &options, sink, &mut show)
+        .map_err(|error| Failure::at(&name, error))?;
+    tape.keep()?;
+    line.clear();
+    if report.before_zero > 0 {
+        warn(format_args!(
+            "{name}: {} requests were issued before the tape begins: their latency is left empty",
+            units::count(report.before_zero)
+        ));
+    }
+    Ok((report.summary, Outcome::Done))
+}
+
+fn import_csv(args: &ImportArgs, source: Box<dyn BufRead>) -> Result<(Summary, Outcome), Failure> {
+    refuse_without_offsets(args)?;
     let options = csv::Options {
         tool: TOOL.to_owned(),
         layer: args.layer.map_or(Layer::Device, Layer::from),
         level: args.level.into(),
     };
-    let source = BufReader::with_capacity(1 << 18, source);
     let mut line = ProgressLine::new(false);
     let mut show = |read| line.show(&format!("{} requests", units::count(read)));
     let (tape, sink) = NewFile::begin(&args.output, args.force)?;
     let (_, summary) = csv::import(source, &options, sink, &mut show)
-        .map_err(|error| Failure::at(path.display(), error))?;
+        .map_err(|error| Failure::at(args.files[0].display(), error))?;
     tape.keep()?;
     Ok((summary, Outcome::Done))
 }
@@ -83,11 +148,8 @@ fn import_etl(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
     let [path] = args.files.as_slice() else {
         return Err(Failure::usage("an .etl is one file; name one"));
     };
-    if matches!(args.layer, Some(LayerArg::Queue)) {
-        return Err(Failure::usage(
-            "an .etl tells requests of the device layer only; leave out --layer queue",
-        ));
-    }
+    refuse_queue_layer(args)?;
+    refuse_without_offsets(args)?;
     let failed = |error: &dyn Display| Failure::at(path.display(), error);
     let source = File::open(path).map_err(|error| failed(&error))?;
     let options = etl::Options {
@@ -116,6 +178,7 @@ fn import_etl(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
 }
 
 fn import_blktrace(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
+    refuse_without_offsets(args)?;
     let files: &[PathBuf] = &args.files;
     let sources = blktrace::open_files(files).map_err(Failure::new)?;
     let options = blktrace::Options {

@@ -6,3 +6,6 @@
 pub mod blktrace;
 pub mod csv;
 pub mod etl;
+mod inits;
+mod sorted;
+pub mod text;

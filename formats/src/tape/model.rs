@@ -152,7 +152,8 @@ pub struct Loss {
 pub struct Counters {
     /// Events that the source lost.
     pub lost_events: u64,
-    /// Requests whose completion was never seen: kept, without latency.
+    /// Requests whose completion was never seen: kept, without latency, where their beginning says
+    /// where they went (all sources but Windows' Init events).
     pub unpaired_issues: u64,
     /// Completions whose issue was never seen: not kept.
     pub unpaired_completions: u64,

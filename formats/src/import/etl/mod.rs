@@ -15,12 +15,10 @@
 mod devices;
 mod error;
 mod header;
-mod inits;
-mod output;
 mod people;
 mod providers;
 mod report;
-mod requests;
+pub(super) mod requests;
 mod run;
 mod stream;
 mod survey;

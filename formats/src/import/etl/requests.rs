@@ -3,8 +3,8 @@
 use etl_parse::kernel::{DiskFlush, DiskIo, DiskTransfer, Response};
 use etl_parse::{Clock, ClockType, Event, EventId};
 
-use super::inits::{Init, Inits};
 use super::people::People;
+use crate::import::inits::{Init, Inits};
 use crate::request::{DeviceIndex, Flags, Op, Request};
 
 /// Longest time that a request may take and be believed.
@@ -98,7 +98,7 @@ impl Requests {
                 let begun = Init {
                     time_ns: now_ns,
                     process_id: event.process_id,
-                    processor: event.processor,
+                    processor: Some(event.processor),
                 };
                 self.inits.begin(init.irp, begun);
                 None
@@ -173,7 +173,7 @@ impl Requests {
                 flags: flags_of(done.irp_flags),
                 latency_ns,
                 process: pid.map(|pid| people.process(pid)),
-                cpu: init.map(|init| u32::from(init.processor)),
+                cpu: init.and_then(|init| init.processor).map(u32::from),
                 ..Request::default()
             },
         }
@@ -198,7 +198,7 @@ impl Requests {
 }
 
 /// Flags of a request packet, `IRP_…` of `wdm.h`.
-fn flags_of(irp_flags: u32) -> Flags {
+pub(in crate::import) fn flags_of(irp_flags: u32) -> Flags {
     const PAGING_IO: u32 = 0x02;
     const SYNCHRONOUS_API: u32 = 0x04;
     const SYNCHRONOUS_PAGING_IO: u32 = 0x40;

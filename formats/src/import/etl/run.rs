@@ -7,13 +7,13 @@ use etl_parse::{Event, EventId, Reader};
 use super::devices::Devices;
 use super::error::ImportError;
 use super::header::header;
-use super::output::Output;
 use super::people::People;
 use super::providers::Tally;
 use super::report::Report;
-use super::requests::Requests;
+use super::requests::{Requests, Traced};
 use super::survey::survey;
 use super::{Options, Progress};
+use crate::import::sorted::{SortedTape, WINDOW_NS};
 use crate::tape::{Counters, Loss, LossReason};
 
 /// Events between two calls of the progress callback.
@@ -28,7 +28,10 @@ pub(super) struct Run<R, W: Write> {
     malformed: u64,
     /// Time of the latest event, since the start of the trace.
     end_ticks: i64,
-    output: Output<W>,
+    devices: Devices,
+    /// Requests of more devices than are believed.
+    refused: u64,
+    output: SortedTape<W>,
 }
 
 impl<R: Read + Seek, W: Write> Run<R, W> {
@@ -38,15 +41,16 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
         let survey = survey(&mut reader)?;
         let clock = *reader.clock();
         let header = header(options, reader.header(), &clock, &survey, survey.origin);
-        let devices = Devices::new(survey.disks);
-        let wall_ns = clock.start_wall_ns();
+        let wall_ns = Some(clock.start_wall_ns());
         Ok(Run {
             people: survey.people,
             requests: Requests::new(clock, survey.origin),
             tally: Tally::default(),
             malformed: 0,
             end_ticks: reader.header().start_ticks,
-            output: Output::start(sink, &header, options.level, devices, wall_ns)?,
+            devices: Devices::new(survey.disks),
+            refused: 0,
+            output: SortedTape::start(sink, &header, options.level, wall_ns, WINDOW_NS)?,
             reader,
         })
     }
@@ -60,7 +64,12 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
                 self.malformed += u64::from(event.id == EventId::Malformed);
                 self.people.learn(&event);
                 if let Some(traced) = self.requests.take(&event, &self.people) {
-                    self.output.take(traced)?;
+                    write(
+                        traced,
+                        &mut self.devices,
+                        &mut self.refused,
+                        &mut self.output,
+                    )?;
                 }
             }
             if self.tally.events().is_multiple_of(PROGRESS_EVERY) {
@@ -140,10 +149,28 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
             inits_agreed: inits.agreed,
             inits_contradicted: inits.contradicted,
             other_source: counts.other_origin,
-            refused: self.output.refused,
+            refused: self.refused,
             ..Report::default()
         }
     }
+}
+
+/// Adds a request to the tape; before it, its device if that is new.
+fn write<W: Write>(
+    traced: Traced,
+    devices: &mut Devices,
+    refused: &mut u64,
+    output: &mut SortedTape<W>,
+) -> Result<(), ImportError> {
+    let Some((index, new)) = devices.index(traced.disk) else {
+        *refused += 1;
+        return Ok(());
+    };
+    if let Some(device) = new {
+        output.device(&device)?;
+    }
+    output.push(index, traced.time_ns, traced.request)?;
+    Ok(())
 }
 
 /// What the tape counts besides requests.

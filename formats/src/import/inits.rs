@@ -1,4 +1,4 @@
-//! Requests that have begun: what their Init events told.
+//! Requests of Windows that have begun: what their Init events told.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Init {
     /// When, since the start of the trace.
     pub time_ns: i64,
     pub process_id: Option<u32>,
-    pub processor: u16,
+    pub processor: Option<u16>,
 }
 
 /// Open requests by the address of their packet.
@@ -88,7 +88,7 @@ mod tests {
         Init {
             time_ns,
             process_id: Some(7),
-            processor: 0,
+            processor: Some(0),
         }
     }
 
