@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use iotape_capture::{Options, Rotate};
+use iotape_capture::{Backend, Options, Rotate};
 use iotape_formats::Op;
 use iotape_formats::tape::{Layer, Level};
 use iotape_replay::{SimSpecError, Speed, TargetSpec};
@@ -70,6 +70,9 @@ pub struct RecordArgs {
     /// By default the device layer where a device has a request queue.
     #[arg(long, value_enum)]
     pub layer: Option<LayerArg>,
+    /// How events come from the kernel; `iotape doctor` says what works here.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub backend: BackendArg,
     /// Memory per processor for events that wait to be read, such as 4MiB; a power of two.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = RING.as_str())]
     pub ring: u64,
@@ -119,6 +122,27 @@ pub enum LayerArg {
     Queue,
     /// Requests, as the driver got them.
     Device,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum BackendArg {
+    /// perf: leaves nothing behind and needs the fewest rights.
+    Auto,
+    /// Tracepoints through perf events.
+    Perf,
+    /// Tracepoints through an instance of ftrace: needs root, and sees what perf
+    /// leaves out on some kernels.
+    Ftrace,
+}
+
+impl From<BackendArg> for Backend {
+    fn from(backend: BackendArg) -> Backend {
+        match backend {
+            BackendArg::Auto => Backend::Auto,
+            BackendArg::Perf => Backend::Perf,
+            BackendArg::Ftrace => Backend::Ftrace,
+        }
+    }
 }
 
 impl From<LayerArg> for Layer {

@@ -14,6 +14,12 @@ pub enum CaptureError {
         "recording is not supported on this operating system: record on Linux or Windows, or import another tool's file"
     )]
     Unsupported,
+    /// The backend is another system's.
+    #[error("no backend {backend} on this operating system: leave the backend to its default")]
+    NoBackend {
+        /// Name of the backend.
+        backend: &'static str,
+    },
     /// No device was named.
     #[error("no device to record was named")]
     NoDevice,

@@ -23,8 +23,8 @@
 //! Nothing is printed here. Progress comes through a callback, notable circumstances are
 //! [`Warning`]s, and signals are the caller's business: it sets the stop flag.
 //!
-//! Everything that is armed in the kernel hangs on file descriptors, so that nothing stays behind
-//! however the process ends.
+//! What is armed in the kernel hangs on file descriptors, or is removed by a process of its own, so
+//! that nothing stays behind however this one ends.
 //!
 //! On Windows an event session of the kernel writes log files, one after another, which become the
 //! tape as they close. On other systems the crate compiles and [`Session::start`] answers
@@ -58,7 +58,7 @@ pub use bounds::{Bounds, Rotate};
 pub use destination::{Destination, Single};
 pub use doctor::{Finding, Status};
 pub use error::CaptureError;
-pub use options::Options;
+pub use options::{Backend, Options};
 #[cfg(any(target_os = "linux", windows))]
 pub use platform::{Session, doctor};
 pub use report::{Ended, Progress, Report, Warning};

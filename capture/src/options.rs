@@ -7,12 +7,37 @@ use iotape_formats::tape::Layer;
 
 use crate::Bounds;
 
+/// How events come from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// [`Backend::Perf`], which leaves nothing behind and needs the fewest rights.
+    #[default]
+    Auto,
+    /// Tracepoints through `perf_event_open`: all that is armed hangs on file descriptors.
+    Perf,
+    /// Tracepoints through an instance of ftrace: sees what perf leaves out in some tasks. Needs root;
+    /// the instance is removed by a process of its own, however this one ends.
+    Ftrace,
+}
+
+impl Backend {
+    /// Its name in a tape's header.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Auto | Backend::Perf => "perf",
+            Backend::Ftrace => "ftrace",
+        }
+    }
+}
+
 /// What to record and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Block devices: a path such as `/dev/sda`, or a name such as `sda`. Naming one twice is the
     /// same as naming it once.
     pub devices: Vec<PathBuf>,
+    /// How events come from the kernel.
+    pub backend: Backend,
     /// Where requests are seen. `None` takes each device's default: the device layer where it has
     /// a request queue, else the queue layer ([`crate::Warning::QueueLayerOnly`] says so).
     pub layer: Option<Layer>,
@@ -44,6 +69,7 @@ impl Options {
     pub fn new(devices: Vec<PathBuf>) -> Options {
         Options {
             devices,
+            backend: Backend::Auto,
             layer: None,
             ring_bytes: Options::DEFAULT_RING_BYTES,
             hide_host: false,

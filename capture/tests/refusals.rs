@@ -281,7 +281,12 @@ fn the_doctor_finds_what_a_recording_needs() {
     if !have_root_and(&[]) {
         return;
     }
-    for subject in ["tracefs", "block tracepoints", "perf events"] {
+    for subject in [
+        "tracefs",
+        "block tracepoints",
+        "perf events",
+        "ftrace instance",
+    ] {
         assert_eq!(of(subject).status, Status::Ready, "{:?}", of(subject));
     }
 }

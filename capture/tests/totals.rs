@@ -10,7 +10,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{LoopDevice, Recorded, have_root_and, options, output, record, run};
-use iotape_capture::{Options, Session, Warning};
+use iotape_capture::{Backend, Options, Session, Warning};
 use iotape_formats::Op;
 use iotape_formats::tape::Layer;
 use serde_json::Value;
@@ -165,4 +165,50 @@ fn what_a_slow_recorder_loses_is_counted_and_falsifies_nothing() {
             "{op}: {recorded:?} {slowest:?}"
         );
     }
+}
+
+#[test]
+fn through_ftrace_every_event_is_in_the_tape_or_counted_as_lost() {
+    if !have_root_and(&["losetup", "fio"]) {
+        return;
+    }
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let smallest = Options {
+        backend: Backend::Ftrace,
+        layer: Some(Layer::Queue),
+        ring_bytes: Options::MIN_RING_BYTES,
+        ..options(&device.path)
+    };
+    let session = Session::start(&smallest).unwrap();
+    // Nobody drains the buffers during the first run.
+    let first = fio(&device, JOBS[0]);
+    let recorded = run(session, || fio(&device, JOBS[0]));
+    let counters = recorded.report.summary.counters;
+    assert!(counters.lost_events > 0);
+    let asked: u64 = [&first, &recorded.load]
+        .iter()
+        .flat_map(|job| of_fio(job).into_values())
+        .map(|of| of.0)
+        .sum();
+    let requests = recorded.report.summary.requests;
+    // In doubt, but seen: only what is given up has no completion.
+    let completions = requests - counters.unpaired_issues + counters.unpaired_completions;
+    assert_eq!(
+        requests + completions + counters.lost_events,
+        2 * asked,
+        "{counters:?}"
+    );
+    let slowest = [&first, &recorded.load]
+        .iter()
+        .flat_map(|job| ["read", "write"].map(|key| job[key]["lat_ns"]["max"].as_u64().unwrap()))
+        .max();
+    let recorded = recorded
+        .requests
+        .iter()
+        .filter_map(|request| request.latency_ns)
+        .max();
+    assert!(
+        recorded.is_some() && recorded <= slowest,
+        "{recorded:?} {slowest:?}"
+    );
 }

@@ -16,6 +16,7 @@ pub mod csv;
 pub mod edit;
 pub mod event;
 pub mod export;
+pub mod ftrace;
 pub mod import;
 pub mod order;
 pub mod pairing;

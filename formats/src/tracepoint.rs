@@ -65,6 +65,8 @@ pub struct BlockRecord<'a> {
     pub error: Option<u32>,
     /// Name of the thread that ran when the record was made, without trailing NULs.
     pub comm: &'a [u8],
+    /// Number of that thread; `None` where the record does not say.
+    pub thread: Option<u32>,
 }
 
 /// The layout of one block tracepoint's records.
@@ -79,6 +81,7 @@ pub struct BlockTracepoint {
     error: Option<usize>,
     rwbs: Range<usize>,
     comm: Range<usize>,
+    thread: Option<usize>,
     length: usize,
 }
 
@@ -105,6 +108,7 @@ impl BlockTracepoint {
             error: number("error", 4)?.or(number("errors", 4)?),
             rwbs: required("rwbs", range("rwbs"))?,
             comm: range("comm").unwrap_or(0..0),
+            thread: number("common_pid", 4)?,
             length: 0,
         };
         if layout.sectors.is_none() && step != Step::Split {
@@ -153,6 +157,10 @@ impl BlockTracepoint {
                 None => None,
             },
             comm: until_nul(&record[self.comm.clone()]),
+            thread: match self.thread {
+                Some(at) => u32::try_from(i32::from_ne_bytes(take(record, at)?)).ok(),
+                None => None,
+            },
         })
     }
 
@@ -163,6 +171,7 @@ impl BlockTracepoint {
             self.sectors.map_or(0, |at| at + 4),
             self.bytes.map_or(0, |at| at + 4),
             self.error.map_or(0, |at| at + 4),
+            self.thread.map_or(0, |at| at + 4),
             self.rwbs.end,
             self.comm.end,
         ];
@@ -285,6 +294,7 @@ print fmt: \"%d,%d %s (%s) %llu + %u\"
     fn complete(sector: u64, sectors: u32, error: i32, rwbs: &[u8]) -> Vec<u8> {
         let mut record = vec![0; 48];
         record[0..2].copy_from_slice(&2107u16.to_ne_bytes());
+        record[4..8].copy_from_slice(&4711i32.to_ne_bytes());
         record[8..12].copy_from_slice(&(7u32 << 20 | 3).to_ne_bytes());
         record[16..24].copy_from_slice(&sector.to_ne_bytes());
         record[24..28].copy_from_slice(&sectors.to_ne_bytes());
@@ -319,6 +329,7 @@ print fmt: \"%d,%d %s (%s) %llu + %u\"
             length_bytes: 4096,
             error: Some(5),
             comm: b"",
+            thread: Some(4711),
         };
         assert_eq!(layout.decode(&record), Some(expected));
     }
@@ -336,6 +347,7 @@ print fmt: \"%d,%d %s (%s) %llu + %u\"
             length_bytes: 1024,
             error: None,
             comm: b"dd",
+            thread: None,
         };
         assert_eq!(layout.decode(&record), Some(expected));
     }

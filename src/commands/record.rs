@@ -6,7 +6,7 @@ use iotape_capture::{Bounds, Ended, Options, Progress, Report, Session, TapeFile
 use iotape_formats::tape::{Layer, TapeReader};
 use serde::Serialize;
 
-use crate::cli::RecordArgs;
+use crate::cli::{BackendArg, RecordArgs};
 use crate::commands::info::Info;
 use crate::commands::{print, print_json};
 use crate::exit::{Failure, Outcome, warn};
@@ -38,7 +38,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     {
         warn(warning);
     }
-    warn_of_unpaired(&report);
+    warn_of_unpaired(&report, args.backend);
     warn_of_early_end(&report);
     show_report(args, &report, &files)?;
     let lossy = report.summary.counters.lost_events > 0;
@@ -47,6 +47,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
 
 fn options(args: &RecordArgs) -> Result<Options, Failure> {
     Ok(Options {
+        backend: args.backend.into(),
         layer: args.layer.map(Layer::from),
         ring_bytes: usize::try_from(args.ring).map_err(Failure::usage)?,
         hide_host: args.hide_host,
@@ -79,15 +80,19 @@ fn warn_of_early_end(report: &Report) {
 
 /// A few requests without completion are those in flight at the end. More of them say that the
 /// kernel dropped events without counting them (docs/capture.md, "What it cannot know").
-fn warn_of_unpaired(report: &Report) {
+fn warn_of_unpaired(report: &Report, backend: BackendArg) {
     let (unpaired, requests) = (
         report.summary.counters.unpaired_issues,
         report.summary.requests,
     );
     if unpaired > 64 && unpaired > requests / 100 {
+        let remedy = match backend {
+            BackendArg::Auto | BackendArg::Perf => "; --backend ftrace may see them",
+            BackendArg::Ftrace => "",
+        };
         warn(format_args!(
             "{} of {} requests have no completion: the kernel dropped events that it did not \
-             count; these requests are kept without latency",
+             count; these requests are kept without latency{remedy}",
             units::count(unpaired),
             units::count(requests)
         ));

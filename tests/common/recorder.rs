@@ -52,6 +52,11 @@ impl Recorder {
         recorder
     }
 
+    /// Number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("running").id()
+    }
+
     /// Sends it a signal, such as `-INT`.
     pub fn signal(&self, signal: &str) {
         let pid = self.child.as_ref().expect("running").id().to_string();

@@ -90,6 +90,17 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Names of the tracepoints and the filter of each, in the order of arming.
+    pub fn tracepoints(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let tracepoints = self.tracepoints.iter();
+        tracepoints.map(|planned| (planned.name, planned.filter.as_str()))
+    }
+
+    /// Size of a processor's ring.
+    pub fn ring_bytes(&self) -> usize {
+        self.ring_bytes
+    }
+
     /// The layout of the tracepoint of this number.
     pub fn layout(&self, id: u16) -> Option<&BlockTracepoint> {
         self.tracepoints
@@ -163,7 +174,16 @@ impl Opened {
 
 /// Online processors.
 pub(super) fn online_cpus() -> io::Result<Vec<u32>> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    cpus("/sys/devices/system/cpu/online")
+}
+
+/// Processors that are or may come online.
+pub(super) fn possible_cpus() -> io::Result<Vec<u32>> {
+    cpus("/sys/devices/system/cpu/possible")
+}
+
+fn cpus(file: &str) -> io::Result<Vec<u32>> {
+    let text = fs::read_to_string(file)?;
     cpu_list(&text).ok_or_else(|| io::Error::other(format!("not a list of processors: {text:?}")))
 }
 

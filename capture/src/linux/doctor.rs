@@ -5,6 +5,7 @@ use std::io;
 
 use iotape_formats::event::Step;
 use iotape_formats::tracepoint::{BLOCK_TRACEPOINTS, BlockTracepoint};
+use rustix::fs::{Access, AtFlags, OFlags, accessat};
 
 use super::arm;
 use super::rights;
@@ -24,6 +25,7 @@ pub fn doctor() -> Vec<Finding> {
             .as_ref()
             .map_or_else(unknown_tracepoints, |(finding, _)| finding.clone()),
         perf_events(tracepoints.and_then(|(_, first)| first)),
+        ftrace(&tracefs),
         paranoid(),
         lockdown(),
     ]
@@ -134,6 +136,34 @@ fn try_perf(tracepoint: &BlockTracepoint) -> Result<(), CaptureError> {
     Ring::map(event, Options::DEFAULT_RING_BYTES)
         .map_err(|error| rights::ring_error(Options::DEFAULT_RING_BYTES, error))?;
     Ok(())
+}
+
+/// Whether an instance could be made. None is.
+fn ftrace(tracefs: &io::Result<TraceFs>) -> Finding {
+    let subject = "ftrace instance";
+    let missing = |detail: String, remedy: String| Finding {
+        subject,
+        status: Status::Limited,
+        detail: format!("--backend ftrace does not work: {detail}"),
+        remedy: Some(remedy),
+    };
+    let Ok(tracefs) = tracefs else {
+        return missing("tracefs cannot be read".to_owned(), rights::remedy());
+    };
+    let folder = match tracefs.open_at("instances", OFlags::RDONLY | OFlags::DIRECTORY) {
+        Ok(folder) => folder,
+        Err(error) => {
+            let remedy = "a kernel with CONFIG_TRACING, and root (sudo)".to_owned();
+            return missing(format!("no folder for instances ({error})"), remedy);
+        }
+    };
+    match accessat(&folder, ".", Access::WRITE_OK, AtFlags::EACCESS) {
+        Ok(()) => ready(subject, "can be made: --backend ftrace works".to_owned()),
+        Err(error) => missing(
+            format!("an instance cannot be made ({error})"),
+            "run it as root (sudo)".to_owned(),
+        ),
+    }
 }
 
 fn paranoid() -> Finding {

@@ -1,19 +1,23 @@
-//! The recorder on Linux: block tracepoints through `perf_event_open`.
+//! The recorder on Linux: block tracepoints, through `perf_event_open` or an instance of ftrace.
 //!
-//! This path needs neither a mounted tracefs nor debugfs, and works under kernel lockdown, where
-//! blktrace's relay files are closed. All that it arms hangs on file descriptors.
+//! Neither path needs a mounted tracefs or debugfs, and both work under kernel lockdown, where
+//! blktrace's relay files are closed. What perf arms hangs on file descriptors; an instance is removed
+//! by a process of its own.
 
 mod arm;
 mod clock;
 mod devices;
 mod doctor;
 pub mod files;
+mod ftrace;
 mod processes;
 mod recorder;
 mod rights;
 mod rings;
 mod session;
+mod source;
 mod sys;
+mod threads;
 mod tracefs;
 mod writer;
 

@@ -6,16 +6,17 @@ use std::time::Duration;
 use iotape_formats::event::{Event, Step};
 use iotape_formats::pairing::Pairing;
 use iotape_formats::tape::{Anchor, Counters, Loss};
-use iotape_formats::tracepoint::record_id;
-use iotape_formats::{DeviceIndex, Request};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use iotape_formats::tracepoint::{BlockRecord, record_id};
+use iotape_formats::{DeviceIndex, Process, Request};
+use rustix::event::Timespec;
 
-use super::arm::{self, Plan};
+use super::arm::Plan;
 use super::clock;
 use super::devices::BlockDevice;
 use super::processes::Processes;
-use super::rings::{Lost, Rings, Sample, Told};
 use super::session::Session;
+use super::source::{Lost, Sample, Source, Told};
+use super::threads::Threads;
 use super::writer::{Batch, Writer, WriterGone};
 use crate::{Ended, Progress, Warning};
 
@@ -33,7 +34,7 @@ const ANCHOR_NS: u64 = 10_000_000_000;
 /// A running recording.
 pub(super) struct Recorder<'a, 'scope> {
     plan: Plan,
-    rings: Rings,
+    source: Box<dyn Source>,
     intake: Intake,
     writer: &'a Writer<'scope>,
     batch: Batch,
@@ -62,6 +63,7 @@ struct Intake {
     gone: Vec<bool>,
     pairing: Pairing,
     processes: Processes,
+    threads: Threads,
     counters: Counters,
     losses: Vec<Loss>,
     /// Requests whose beginning was lost, as long as the kernel tells.
@@ -85,7 +87,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             options,
             devices,
             plan,
-            rings,
+            source,
             zero,
             start_ns,
             warnings,
@@ -95,12 +97,13 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Recorder {
             plan,
-            rings,
+            source,
             intake: Intake {
                 gone: vec![false; devices.len()],
                 devices,
                 pairing,
                 processes: Processes::default(),
+                threads: Threads::default(),
                 counters: Counters::default(),
                 losses: Vec::new(),
                 lost_requests: Some(0),
@@ -171,21 +174,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         let Ok(timeout) = Timespec::try_from(patience) else {
             return;
         };
-        let rings = self.rings.live();
-        let mut polled: Vec<PollFd<'_>> =
-            rings.map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        // An interrupted wait is just a short one.
-        if poll(&mut polled, Some(&timeout)).is_err() {
-            return;
-        }
-        let hung_up = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
-        let dead: Vec<u32> = (self.rings.cpus().zip(&polled))
-            .filter(|(_, fd)| hung_up(fd))
-            .map(|(cpu, _)| cpu)
-            .collect();
-        for cpu in dead {
-            self.rings.mark_dead(cpu);
-        }
+        self.source.wait(&timeout);
     }
 
     fn look_for_end(&mut self, now_ns: u64, stop: &AtomicBool) {
@@ -220,8 +209,8 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     /// Takes what the kernel has, and hands on what is complete.
     fn round(&mut self, now_ns: u64) -> Result<(), WriterGone> {
         let until_ns = now_ns.saturating_sub(MARGIN_NS);
-        let (rings, intake, plan) = (&mut self.rings, &mut self.intake, &self.plan);
-        rings.drain(until_ns, &mut |told| intake.take(plan, told));
+        let (source, intake, plan) = (&mut self.source, &mut self.intake, &self.plan);
+        source.drain(until_ns, &mut |told| intake.take(plan, told));
         let released_ns = until_ns.saturating_sub(self.intake.zero_ns);
         self.intake
             .pairing
@@ -232,8 +221,8 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     fn last_round(&mut self) -> Result<(), WriterGone> {
         let now_ns = clock::monotonic_ns();
         self.round(now_ns)?;
-        let (rings, intake, plan) = (&mut self.rings, &mut self.intake, &self.plan);
-        rings.settle_all(now_ns, &mut |told| intake.take(plan, told));
+        let (source, intake, plan) = (&mut self.source, &mut self.intake, &self.plan);
+        source.settle(now_ns, &mut |told| intake.take(plan, told));
         self.intake.pairing.finish(&mut self.batch.requests);
         self.batch.anchor = Some(self.anchor());
         self.send()
@@ -273,22 +262,10 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
 
     /// Records on processors that came online. What they did before is missing.
     fn add_processors(&mut self, now_ns: u64) {
-        let Ok(online) = arm::online_cpus() else {
-            return;
-        };
-        let known: Vec<u32> = self.rings.cpus().collect();
-        for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
-            // It may go offline again in between: then there is nothing to record on it.
-            let Ok(Some(opened)) = self.plan.open(cpu) else {
-                continue;
-            };
-            if opened.arm().is_ok() {
-                self.rings.add(cpu, opened.ring, opened.others, now_ns);
-                self.warnings.push(Warning::ProcessorAdded { cpu });
-                self.intake
-                    .pairing
-                    .lost(now_ns.saturating_sub(self.intake.zero_ns));
-            }
+        for cpu in self.source.add_processors(&self.plan, now_ns) {
+            self.warnings.push(Warning::ProcessorAdded { cpu });
+            let at_ns = now_ns.saturating_sub(self.intake.zero_ns);
+            self.intake.pairing.lost(at_ns);
         }
     }
 
@@ -337,8 +314,10 @@ impl Intake {
             .position(number)
             .and_then(|at| u16::try_from(at).ok());
         let Some(index) = index else { return };
-        let process =
-            (record.step == Step::Queued).then(|| self.processes.get(sample.pid, record.comm));
+        let process = match record.step {
+            Step::Queued => self.submitter(sample, &record),
+            _ => None,
+        };
         self.pairing.event(Event {
             time_ns: sample.time_ns - self.zero_ns,
             step: record.step,
@@ -352,6 +331,15 @@ impl Intake {
             process,
             cgroup: None,
         });
+    }
+
+    fn submitter(&mut self, sample: &Sample<'_>, record: &BlockRecord<'_>) -> Option<Process> {
+        let pid = match (sample.pid, record.thread) {
+            (Some(pid), _) => pid,
+            (None, Some(thread)) => self.threads.process_of(thread, sample.time_ns),
+            (None, None) => return None,
+        };
+        Some(self.processes.get(pid, record.comm))
     }
 
     fn lost(&mut self, lost: Lost) {

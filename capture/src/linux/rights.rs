@@ -59,6 +59,19 @@ pub(super) fn tracefs_error(source: io::Error) -> CaptureError {
     CaptureError::System { action, source }
 }
 
+/// The kernel refused an instance of ftrace.
+pub(super) fn ftrace_error(action: &str, source: io::Error) -> CaptureError {
+    if is_refusal(&source) {
+        return CaptureError::Permission {
+            action: "making an instance of ftrace",
+            missing: "root (tracefs is written)".to_owned(),
+            remedy: "run it as root (sudo), or record with the backend perf".to_owned(),
+        };
+    }
+    let action = action.to_owned();
+    CaptureError::System { action, source }
+}
+
 /// Level of `kernel.perf_event_paranoid`.
 pub(super) fn paranoid() -> Option<i32> {
     fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")

@@ -17,7 +17,10 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use iotape_formats::tape::LossReason;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::arm::{self, Plan};
+use super::source::{Lost, Sample, Source, Told};
 use super::sys::{Ring, TracepointEvent};
 
 const RECORD_LOST: u32 = 2;
@@ -27,41 +30,6 @@ const RECORD_LOST_SAMPLES: u32 = 13;
 
 /// Larger than any record of a block tracepoint: with less space than this, one may be dropped.
 const LARGEST_RECORD: u64 = 1024;
-
-/// What the rings tell.
-#[derive(Debug)]
-pub(super) enum Told<'a> {
-    /// A tracepoint's record.
-    Sample(Sample<'a>),
-    /// From here on records may be missing.
-    GapBegins,
-    /// Records were dropped.
-    Lost(Lost),
-    /// Records are complete again.
-    GapEnds,
-}
-
-/// A tracepoint's record.
-#[derive(Debug)]
-pub(super) struct Sample<'a> {
-    /// On the monotonic clock.
-    pub time_ns: u64,
-    pub cpu: u32,
-    /// Process (thread group) that ran.
-    pub pid: u32,
-    pub record: &'a [u8],
-}
-
-/// Records that were dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lost {
-    pub from_ns: u64,
-    pub to_ns: u64,
-    pub events: u64,
-    /// Those of them that began a request, if the kernel tells.
-    pub requests: Option<u64>,
-    pub reason: LossReason,
-}
 
 /// The ring of one processor.
 #[derive(Debug)]
@@ -101,6 +69,8 @@ pub(super) struct Rings {
     open_gaps: usize,
     scratch: Vec<u8>,
     order: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Processors that came online and cannot be recorded.
+    closed: Vec<u32>,
 }
 
 impl Rings {
@@ -119,30 +89,63 @@ impl Rings {
     }
 
     /// Processors that have a live ring.
-    pub fn cpus(&self) -> impl Iterator<Item = u32> + '_ {
-        self.rings
-            .iter()
-            .filter(|ring| !ring.dead)
-            .map(|ring| ring.cpu)
+    fn cpus(&self) -> impl Iterator<Item = u32> + '_ {
+        self.live().map(|ring| ring.cpu)
     }
 
-    pub fn live(&self) -> impl Iterator<Item = &Ring> + '_ {
-        self.rings
-            .iter()
-            .filter(|ring| !ring.dead)
-            .map(|ring| &ring.ring)
+    fn live(&self) -> impl Iterator<Item = &CpuRing> + '_ {
+        self.rings.iter().filter(|ring| !ring.dead)
     }
 
     /// The processor of this ring went offline. What it has written stays.
-    pub fn mark_dead(&mut self, cpu: u32) {
+    fn mark_dead(&mut self, cpu: u32) {
         for ring in self.rings.iter_mut().filter(|ring| ring.cpu == cpu) {
             ring.dead = true;
         }
     }
+}
 
-    /// Hands on what was written before `until_ns`, in the order of time. Look at the clock for
-    /// `until_ns` before this call.
-    pub fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+impl Source for Rings {
+    fn wait(&mut self, timeout: &Timespec) {
+        let mut polled: Vec<PollFd<'_>> = self
+            .live()
+            .map(|ring| PollFd::new(&ring.ring, PollFlags::IN))
+            .collect();
+        // An interrupted wait is just a short one.
+        if poll(&mut polled, Some(timeout)).is_err() {
+            return;
+        }
+        let hung_up = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        let dead: Vec<u32> = (self.cpus().zip(&polled))
+            .filter(|(_, fd)| hung_up(fd))
+            .map(|(cpu, _)| cpu)
+            .collect();
+        for cpu in dead {
+            self.mark_dead(cpu);
+        }
+    }
+
+    fn add_processors(&mut self, plan: &Plan, now_ns: u64) -> Vec<u32> {
+        let known: Vec<u32> = self.cpus().collect();
+        let mut online = arm::online_cpus().unwrap_or_default();
+        online.retain(|cpu| !known.contains(cpu) && !self.closed.contains(cpu));
+        online.retain(|cpu| match plan.open(*cpu) {
+            Ok(Some(opened)) if opened.arm().is_ok() => {
+                self.add(*cpu, opened.ring, opened.others, now_ns);
+                true
+            }
+            // It went offline again: there is nothing to record on it.
+            Ok(_) => false,
+            // The rights to open events have been given up: said once.
+            Err(_) => {
+                self.closed.push(*cpu);
+                true
+            }
+        });
+        online
+    }
+
+    fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
         self.order.clear();
         for (index, ring) in self.rings.iter_mut().enumerate() {
             ring.look();
@@ -174,8 +177,7 @@ impl Rings {
             .retain(|ring| !ring.dead || ring.next_ns().is_some() || ring.full.is_some());
     }
 
-    /// At the end: what was dropped and not told yet.
-    pub fn settle_all(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+    fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
         for ring in &mut self.rings {
             ring.tell_lost(now_ns, None, told);
             ring.close_gap(&mut self.open_gaps, told);
@@ -308,7 +310,7 @@ impl CpuRing {
         told(Told::Sample(Sample {
             time_ns,
             cpu: self.cpu,
-            pid,
+            pid: Some(pid),
             record,
         }));
     }

@@ -15,13 +15,15 @@ use iotape_formats::tape::{Anchor, Clock, Device, ErrorCodes, Header, Layer};
 use super::arm::{self, Plan};
 use super::clock;
 use super::devices::{self, BlockDevice};
+use super::ftrace::Buffers;
 use super::recorder::Recorder;
 use super::rights;
 use super::rings::Rings;
+use super::source::Source;
 use super::tracefs::TraceFs;
 use super::writer::Writer;
 use crate::segments::Beginning;
-use crate::{CaptureError, Destination, Options, Progress, Report, Warning};
+use crate::{Backend, CaptureError, Destination, Options, Progress, Report, Warning};
 
 /// A recording that is armed: from here on the kernel collects events.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub struct Session {
     pub(super) options: Options,
     pub(super) devices: Vec<BlockDevice>,
     pub(super) plan: Plan,
-    pub(super) rings: Rings,
+    pub(super) source: Box<dyn Source>,
     /// Time 0 of the tape, on the monotonic and the wall clock.
     pub(super) zero: Anchor,
     /// When everything was armed, on the monotonic clock.
@@ -48,27 +50,17 @@ impl Session {
         let devices = find_devices(options)?;
         let tracefs = TraceFs::open().map_err(rights::tracefs_error)?;
         let plan = Plan::new(&devices, options.ring_bytes, &tracefs)?;
-        let cpus = arm::online_cpus().map_err(|source| CaptureError::System {
-            action: "reading the list of processors".to_owned(),
-            source,
-        })?;
-        plan.allow_files(cpus.len());
-        let opened = cpus
-            .iter()
-            .map(|cpu| plan.open(*cpu))
-            .collect::<Result<Vec<_>, _>>()?;
         let zero = clock::moment();
-        let mut rings = Rings::default();
-        for opened in opened.into_iter().flatten() {
-            opened.arm()?;
-            rings.add(opened.cpu, opened.ring, opened.others, zero.time_ns);
-        }
+        let source: Box<dyn Source> = match options.backend {
+            Backend::Auto | Backend::Perf => Box::new(perf_rings(&plan, zero.time_ns)?),
+            Backend::Ftrace => Box::new(Buffers::arm(&plan, &tracefs, zero.time_ns)?),
+        };
         let warnings = starting_warnings(options, &devices);
         Ok(Session {
             options: options.clone(),
             devices,
             plan,
-            rings,
+            source,
             zero,
             start_ns: clock::monotonic_ns(),
             warnings,
@@ -151,6 +143,13 @@ impl Session {
         let host = uname.nodename().to_string_lossy().into_owned();
         let release = uname.release().to_string_lossy();
         let mut notes = vec!["the tracepoints do not tell control groups".to_owned()];
+        if self.options.backend == Backend::Ftrace {
+            notes.push(
+                "the thread is recorded: where it ended before its process was looked up, its number \
+                 stands for that of the process"
+                    .to_owned(),
+            );
+        }
         for name in &self.plan.missing {
             notes.push(format!(
                 "the kernel has no tracepoint {name}: what it counts is missing"
@@ -164,7 +163,7 @@ impl Session {
                 source: "CLOCK_MONOTONIC".to_owned(),
                 resolution_ns: 1,
             },
-            backend: "perf".to_owned(),
+            backend: self.options.backend.name().to_owned(),
             options: vec![format!("ring_bytes={}", self.options.ring_bytes)],
             error_codes: ErrorCodes::Errno,
             notes,
@@ -180,6 +179,25 @@ impl Session {
             },
         }
     }
+}
+
+/// Opens and arms the tracepoints on all processors.
+fn perf_rings(plan: &Plan, now_ns: u64) -> Result<Rings, CaptureError> {
+    let cpus = arm::online_cpus().map_err(|source| CaptureError::System {
+        action: "reading the list of processors".to_owned(),
+        source,
+    })?;
+    plan.allow_files(cpus.len());
+    let opened = cpus
+        .iter()
+        .map(|cpu| plan.open(*cpu))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut rings = Rings::default();
+    for opened in opened.into_iter().flatten() {
+        opened.arm()?;
+        rings.add(opened.cpu, opened.ring, opened.others, now_ns);
+    }
+    Ok(rings)
 }
 
 fn check(options: &Options) -> Result<(), CaptureError> {

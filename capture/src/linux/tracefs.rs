@@ -4,7 +4,7 @@
 //! made: it needs no place, nobody sees it, and it ends with its file descriptor.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,9 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 /// Where tracefs usually is.
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Larger than any file that is read here.
+const LARGEST_READ: usize = 64 << 10;
 
 /// Access to tracefs.
 #[derive(Debug)]
@@ -64,13 +67,34 @@ impl TraceFs {
 
     /// The description of a tracepoint of the block layer.
     pub fn format(&self, tracepoint: &str) -> io::Result<String> {
-        let path = format!("events/block/{tracepoint}/format");
-        let file = match self {
-            TraceFs::Mounted(root) => openat(CWD, root.join(path), OFlags::CLOEXEC, Mode::empty()),
-            TraceFs::Detached(mount) => openat(mount, path, OFlags::CLOEXEC, Mode::empty()),
-        }?;
-        let mut text = String::new();
-        fs::File::from(file).read_to_string(&mut text)?;
-        Ok(text)
+        self.read(&format!("events/block/{tracepoint}/format"))
+    }
+
+    /// Reads one of its files. Some of them give everything to the first read or not at all.
+    pub fn read(&self, path: &str) -> io::Result<String> {
+        let file = self.open_at(path, OFlags::RDONLY)?;
+        let (mut text, mut part) = (Vec::new(), vec![0; LARGEST_READ]);
+        loop {
+            match rustix::io::read(&file, &mut part[..])? {
+                0 => return String::from_utf8(text).map_err(io::Error::other),
+                count => text.extend_from_slice(&part[..count]),
+            }
+        }
+    }
+
+    /// Writes one of its files.
+    pub fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        let file = self.open_at(path, OFlags::WRONLY | OFlags::TRUNC)?;
+        fs::File::from(file).write_all(text.as_bytes())
+    }
+
+    /// Opens one of its files or folders.
+    pub fn open_at(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        let opened = match self {
+            TraceFs::Mounted(root) => openat(CWD, root.join(path), flags, Mode::empty()),
+            TraceFs::Detached(mount) => openat(mount, path, flags, Mode::empty()),
+        };
+        Ok(opened?)
     }
 }

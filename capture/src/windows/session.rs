@@ -8,7 +8,7 @@ use iotape_formats::tape::{Clock, ErrorCodes, Header, Layer};
 use super::trace::Trace;
 use super::{disks, sys};
 use crate::etw::{Disk, Recording};
-use crate::{CaptureError, Destination, Options, Progress, Report, Warning};
+use crate::{Backend, CaptureError, Destination, Options, Progress, Report, Warning};
 
 /// How long a log file is written before it becomes part of the tape: what a killed recorder loses.
 const ROLL_EVERY: Duration = Duration::from_secs(1);
@@ -29,6 +29,11 @@ impl Session {
     /// says which, and what helps.
     pub fn start(options: &Options) -> Result<Session, CaptureError> {
         options.bounds.check()?;
+        if options.backend != Backend::Auto {
+            return Err(CaptureError::NoBackend {
+                backend: options.backend.name(),
+            });
+        }
         if options.layer == Some(Layer::Queue) {
             return Err(CaptureError::NoQueueLayer);
         }

@@ -158,7 +158,7 @@ fn records_that_wrap_are_whole() {
             let Told::Sample(sample) = told else {
                 panic!("{told:?}")
             };
-            assert_eq!((sample.time_ns, sample.pid), (time, 7));
+            assert_eq!((sample.time_ns, sample.pid), (time, Some(7)));
             assert_eq!(sample.record[..101], payload[..]);
             seen += 1;
         });

@@ -10,6 +10,8 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::check;
+
 const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
@@ -26,8 +28,8 @@ const IOC_SET_OUTPUT: libc::Ioctl = ioc(0, 5, 0);
 const IOC_SET_FILTER: libc::Ioctl = ioc(1, 6, size_of::<*const libc::c_char>());
 
 /// Where the control page keeps how far the kernel has written and we have read.
-pub(super) const HEAD_OFFSET: usize = 1024;
-pub(super) const TAIL_OFFSET: usize = 1032;
+pub(in crate::linux) const HEAD_OFFSET: usize = 1024;
+pub(in crate::linux) const TAIL_OFFSET: usize = 1032;
 
 /// `_IOC` with the type `$`: direction 1 is "write". Powerpc and MIPS, which number directions
 /// differently, are not supported.
@@ -64,7 +66,7 @@ const _: () = assert!(size_of::<Attr>() == 112);
 
 /// A tracepoint on one processor.
 #[derive(Debug)]
-pub(super) struct TracepointEvent {
+pub(in crate::linux) struct TracepointEvent {
     fd: OwnedFd,
     counts_lost: bool,
     /// Whether each of its samples begins a request of the tape.
@@ -176,29 +178,11 @@ fn open(tracepoint: u16, cpu: u32, watermark_bytes: u32, read_format: u64) -> io
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Begins to write a range of a file to its device, on behalf of the calling thread, and does not wait.
-pub(super) fn begin_writeback(file: &std::fs::File, from: u64, length: u64) -> io::Result<()> {
-    let offset = |bytes| libc::off64_t::try_from(bytes).map_err(io::Error::other);
-    let (from, length) = (offset(from)?, offset(length)?);
-    // SAFETY: the call takes numbers and an open descriptor by value.
-    check(unsafe {
-        libc::sync_file_range(file.as_raw_fd(), from, length, libc::SYNC_FILE_RANGE_WRITE)
-    })
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
 /// A ring of records that the kernel writes and we read.
 ///
 /// Positions count bytes since the ring began and never wrap.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(in crate::linux) struct Ring {
     event: TracepointEvent,
     base: NonNull<u8>,
     page: usize,

@@ -1,0 +1,59 @@
+//! Where events come from: the contract between a backend and the loop that records.
+
+use std::fmt;
+
+use iotape_formats::tape::LossReason;
+use rustix::event::Timespec;
+
+use super::arm::Plan;
+
+/// What a source tells.
+#[derive(Debug)]
+pub(super) enum Told<'a> {
+    /// A tracepoint's record.
+    Sample(Sample<'a>),
+    /// From here on records may be missing.
+    GapBegins,
+    /// Records were dropped.
+    Lost(Lost),
+    /// Records are complete again.
+    GapEnds,
+}
+
+/// A tracepoint's record.
+#[derive(Debug)]
+pub(super) struct Sample<'a> {
+    /// On the monotonic clock.
+    pub time_ns: u64,
+    pub cpu: u32,
+    /// Process (thread group) that ran; `None` where only the record's thread is known.
+    pub pid: Option<u32>,
+    pub record: &'a [u8],
+}
+
+/// Records that were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lost {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub events: u64,
+    /// Those of them that began a request, if the kernel tells.
+    pub requests: Option<u64>,
+    pub reason: LossReason,
+}
+
+/// Tracepoints that are armed, and what they have left in the kernel's buffers.
+pub(super) trait Source: fmt::Debug + Send {
+    /// Waits until a buffer fills, or for a moment.
+    fn wait(&mut self, timeout: &Timespec);
+
+    /// Hands on what was written before `until_ns`, in the order of time. Look at the clock for
+    /// `until_ns` before this call.
+    fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>));
+
+    /// At the end: what was dropped and not told yet.
+    fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>));
+
+    /// Takes up processors that came online, and tells those on which events are missing.
+    fn add_processors(&mut self, plan: &Plan, now_ns: u64) -> Vec<u32>;
+}

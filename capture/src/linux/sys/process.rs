@@ -1,0 +1,117 @@
+//! A process that tidies up after this one.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::check;
+
+/// How often and how long it is tried to remove what is still in use.
+const ATTEMPTS: u32 = 100;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+
+/// A process that removes a folder once this one ends, however it ends: killed too.
+///
+/// It is a child that waits for the end of a pipe, with nothing else open but the folder above the one
+/// to remove. It keeps the rights that this process had when it was made.
+#[derive(Debug)]
+pub(in crate::linux) struct Janitor {
+    /// Open as long as the folder is needed.
+    pipe: Option<OwnedFd>,
+    child: libc::pid_t,
+}
+
+impl Janitor {
+    /// Starts the process: it will remove the folder `name` of `parent`.
+    pub fn of_folder(parent: BorrowedFd<'_>, name: &str) -> io::Result<Janitor> {
+        let name = CString::new(name)?;
+        let (end, pipe) = pipe_with(PipeFlags::CLOEXEC)?;
+        // SAFETY: the child calls only what is async-signal-safe (system calls, on memory that was
+        // made before), and never returns: other threads' locks do not matter to it.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            wait_and_remove(end.as_fd(), parent, &name);
+        }
+        check(child)?;
+        Ok(Janitor {
+            pipe: Some(pipe),
+            child,
+        })
+    }
+}
+
+impl Drop for Janitor {
+    /// The folder is removed now.
+    fn drop(&mut self) {
+        self.pipe = None;
+        let mut status = 0;
+        // SAFETY: the child is ours and nobody else waits for it; `status` outlives the call.
+        while unsafe { libc::waitpid(self.child, &mut status, 0) } < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+}
+
+/// The child. Only async-signal-safe calls.
+fn wait_and_remove(end: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) -> ! {
+    let (end, parent) = (end.as_raw_fd(), parent.as_raw_fd());
+    // SAFETY: all calls take numbers, or memory that outlives them; `sigset_t` may be all zeros.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        close_others(end.min(parent), end.max(parent));
+        let mut byte = 0u8;
+        loop {
+            let got = libc::read(end, std::ptr::from_mut(&mut byte).cast(), 1);
+            if got == 0 || (got < 0 && *libc::__errno_location() != libc::EINTR) {
+                break;
+            }
+        }
+        let pause = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: BETWEEN_ATTEMPTS.as_nanos() as libc::c_long,
+        };
+        for _ in 0..ATTEMPTS {
+            let removed = libc::unlinkat(parent, name.as_ptr(), libc::AT_REMOVEDIR);
+            // The files of a process that is just being killed are still open.
+            if removed == 0 || *libc::__errno_location() != libc::EBUSY {
+                break;
+            }
+            libc::nanosleep(&pause, std::ptr::null_mut());
+        }
+        libc::_exit(0)
+    }
+}
+
+/// Closes all descriptors but two.
+///
+/// # Safety
+/// Only for a process that uses no other descriptor any more.
+unsafe fn close_others(low: libc::c_int, high: libc::c_int) {
+    let ranges = [
+        (0, low - 1),
+        (low + 1, high - 1),
+        (high + 1, libc::c_int::MAX),
+    ];
+    for (first, last) in ranges {
+        if first > last {
+            continue;
+        }
+        // SAFETY: takes numbers; what is closed is not used any more, as the caller promises.
+        let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        if closed == 0 {
+            continue;
+        }
+        // Before Linux 5.9 there is no such call.
+        for fd in first..=last.min(4096) {
+            // SAFETY: as above.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
