@@ -405,9 +405,19 @@ pub struct ReplayArgs {
     /// Leave out what was recorded at this time after the tape's start, or later.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub to: Option<Duration>,
-    /// How the tape's offsets become the target's; a target smaller than the tape needs wrap.
+    /// How the tape's offsets become the target's; a target smaller than the tape needs wrap,
+    /// scale or hash.
     #[arg(long, value_enum, value_name = "MODE")]
     pub map: Option<MapArg>,
+    /// What is added to each offset, in bytes; may be negative. The same as --map offset.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = shift)]
+    pub map_offset: Option<i64>,
+    /// Length of the regions that scale and hash move as a whole: a power of two.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1MiB")]
+    pub map_region: u64,
+    /// Widen requests to whole sectors of the target instead of refusing them.
+    #[arg(long)]
+    pub align: bool,
     /// How requests reach the kernel.
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: EngineArg,
@@ -461,12 +471,18 @@ pub enum TimingArg {
     Dependent,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MapArg {
     /// The same offset; what does not fit is refused.
     Identity,
+    /// The offset plus --map-offset; what does not fit is refused.
+    Offset,
+    /// Regions at proportional places: a large tape on a small target or the other way.
+    Scale,
     /// The offset modulo the target's size.
     Wrap,
+    /// Regions at places that a permutation from --seed gives.
+    Hash,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -582,6 +598,16 @@ fn size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
+/// Reads `-1MiB`, `4096`.
+fn shift(text: &str) -> Result<i64, String> {
+    let (sign, number) = match text.strip_prefix('-') {
+        Some(number) => (-1, number),
+        None => (1, text),
+    };
+    // At most 10^15.
+    Ok(sign * size(number)?.cast_signed())
+}
+
 /// Reads `sda=/dev/sdb`.
 fn device_target(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
@@ -675,6 +701,8 @@ mod tests {
         assert_eq!(size("4MiB"), Ok(4 << 20));
         assert_eq!(size("65536"), Ok(65_536));
         assert_eq!(size("0.5KiB"), Ok(512));
+        assert_eq!((shift("-1MiB"), shift("4096")), (Ok(-1 << 20), Ok(4096)));
+        assert!(shift("--1").is_err() && shift("-").is_err());
         for wrong in ["", "4MB", "0", "-4", "1.5", "9999999GiB"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }

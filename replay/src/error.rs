@@ -190,7 +190,7 @@ pub enum ReplayError {
     /// The tape reaches behind the end of the target.
     #[error(
         "{target}: the target has {target_bytes} bytes, the tape reaches to {tape_bytes}; \
-         use --map wrap to fold the tape onto the target, or a larger target"
+         use --map wrap, --map scale or --map hash to fold the tape onto the target, --map offset to shift it, or a larger target"
     )]
     TooSmall {
         /// The target.
@@ -199,6 +199,22 @@ pub enum ReplayError {
         target_bytes: u64,
         /// First byte behind the tape's requests, all devices laid one behind the other.
         tape_bytes: u64,
+    },
+    /// The tape is shifted to before the target.
+    #[error(
+        "{target}: with --map-offset the tape's first request would be at byte {first_bytes}; use a smaller shift"
+    )]
+    BeforeStart {
+        /// The target.
+        target: String,
+        /// Where its first request would be: negative.
+        first_bytes: i128,
+    },
+    /// Regions of this length cannot be moved.
+    #[error("regions of {region_bytes} bytes: expected a power of two of at least 4096")]
+    Region {
+        /// What was asked for.
+        region_bytes: u64,
     },
     /// A single request is longer than the target.
     #[error(
@@ -215,7 +231,7 @@ pub enum ReplayError {
     /// A request does not start and end on a sector of the target.
     #[error(
         "{target}: its sectors have {sector_bytes} bytes, but the tape's request {row} ({op} of {length_bytes} bytes at {offset_bytes}) \
-         is not a multiple of that; replay against a target with smaller sectors"
+         is not a multiple of that; use --align to widen such requests, or a target with smaller sectors"
     )]
     Unaligned {
         /// The target.

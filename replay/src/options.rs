@@ -30,8 +30,16 @@ pub struct Options {
     pub from: Option<Duration>,
     /// Leaves out what was recorded at this time after the start of the tape, or later.
     pub to: Option<Duration>,
-    /// How the tape's offsets become the targets'. [`TargetSpec::Scratch`] wraps whatever is said.
+    /// How the tape's offsets become the targets'. On [`TargetSpec::Scratch`] identity is wrapping.
     pub mapping: MappingMode,
+    /// Added to each offset, with [`MappingMode::Offset`].
+    pub map_offset_bytes: i64,
+    /// Length of the regions of [`MappingMode::Scale`] and [`MappingMode::Hash`]: a power of two of
+    /// at least 4,096.
+    pub map_region_bytes: u64,
+    /// Widens requests that do not begin and end on a sector of their target until they do; else
+    /// they are refused.
+    pub align: bool,
     /// Which engine submits.
     pub engine: EngineChoice,
     /// Threads that submit, each pinned to a processor, from 1 to [`Options::MAX_WORKERS`]; `None`:
@@ -46,6 +54,8 @@ pub struct Options {
 impl Options {
     /// The default of [`Options::buffer_limit_bytes`]: 1 GiB.
     pub const BUFFER_LIMIT_BYTES: u64 = 1 << 30;
+    /// The default of [`Options::map_region_bytes`]: 1 MiB.
+    pub const MAP_REGION_BYTES: u64 = 1 << 20;
     /// Most targets of a replay.
     pub const MAX_TARGETS: usize = 64;
     /// Most threads that submit.
@@ -62,6 +72,9 @@ impl Options {
             from: None,
             to: None,
             mapping: MappingMode::Identity,
+            map_offset_bytes: 0,
+            map_region_bytes: Self::MAP_REGION_BYTES,
+            align: false,
             engine: EngineChoice::Auto,
             workers: None,
             seed: 1,
@@ -130,14 +143,23 @@ pub enum MappingMode {
     /// Unchanged.
     #[default]
     Identity,
+    /// Shifted by a constant.
+    Offset,
+    /// Regions go to proportional places of the target, whatever is in one stays together.
+    Scale,
     /// Modulo the target's size; a request that would cross the end is moved back until it fits.
     Wrap,
+    /// Regions go to places that a seeded permutation of the target's regions gives.
+    Hash,
 }
 
 impl fmt::Display for MappingMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             MappingMode::Identity => "identity",
+            MappingMode::Offset => "offset",
+            MappingMode::Scale => "scale",
+            MappingMode::Hash => "hash",
             MappingMode::Wrap => "wrap",
         })
     }

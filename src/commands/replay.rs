@@ -21,6 +21,7 @@ use crate::render::{result, units};
 use crate::signals;
 
 pub fn run(args: &ReplayArgs) -> Result<Outcome, Failure> {
+    check(args)?;
     let tape = open_tape(&args.tape)?;
     let experiment = Experiment {
         tape: Tape {
@@ -87,9 +88,16 @@ fn options(args: &ReplayArgs) -> Options {
         arrangement,
         write_policy: write_policy(args.skip_writes, &args.overwrite),
         mapping: match args.map {
+            Some(MapArg::Offset) => MappingMode::Offset,
+            Some(MapArg::Scale) => MappingMode::Scale,
             Some(MapArg::Wrap) => MappingMode::Wrap,
+            Some(MapArg::Hash) => MappingMode::Hash,
+            None if args.map_offset.is_some() => MappingMode::Offset,
             Some(MapArg::Identity) | None => MappingMode::Identity,
         },
+        map_offset_bytes: args.map_offset.unwrap_or(0),
+        map_region_bytes: args.map_region,
+        align: args.align,
         engine: match args.engine {
             EngineArg::Auto | EngineArg::Null => EngineChoice::Auto,
             EngineArg::Uring => EngineChoice::Uring,
@@ -102,6 +110,19 @@ fn options(args: &ReplayArgs) -> Options {
         workers: args.workers,
         seed: args.seed,
         ..Options::new(TargetSpec::Null)
+    }
+}
+
+/// Options that mean something only together.
+fn check(args: &ReplayArgs) -> Result<(), Failure> {
+    match (args.map, args.map_offset) {
+        (Some(MapArg::Offset), None) => Err(Failure::usage(
+            "--map offset: say by how much, --map-offset BYTES",
+        )),
+        (Some(map), Some(_)) if map != MapArg::Offset => Err(Failure::usage(
+            "--map-offset: means --map offset, not another mapping",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Batch {
     pub recorded_ns: Vec<Option<u64>>,
     /// Whether the mapping changed each operation's offset.
     pub remapped: Vec<bool>,
+    /// Operations that were widened to whole sectors, by their place, and by how many bytes.
+    pub widened: Vec<(usize, u64)>,
     pub skips: Vec<Skip>,
     /// Operations before which a pass over the tape begins.
     pub pass_starts: Vec<usize>,
@@ -50,6 +52,7 @@ impl Batch {
         self.dues.clear();
         self.recorded_ns.clear();
         self.remapped.clear();
+        self.widened.clear();
         self.skips.clear();
         self.pass_starts.clear();
         self.used = 0;

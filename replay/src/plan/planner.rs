@@ -53,6 +53,10 @@ pub struct Tally {
     pub with_range: u64,
     /// Those whose offset the mapping changed.
     pub remapped: u64,
+    /// Those that were widened to whole sectors.
+    pub widened: u64,
+    /// By so many bytes together.
+    pub widened_bytes: u64,
     /// Passes over the tape that were begun.
     pub passes: u64,
     /// Submitted requests.
@@ -243,6 +247,12 @@ impl Sink {
         let batch = &mut self.batch;
         match rules.plan(row, &mut self.random) {
             Planned::Submit(io, remapped) => {
+                if rules.align_bytes > 1 && io.action != Action::Flush {
+                    let more = io.length.saturating_sub(row.length_bytes);
+                    if more > 0 {
+                        batch.widened.push((batch.ios.len(), more));
+                    }
+                }
                 batch.ios.push(io);
                 batch.recorded_ns.push(row.latency_ns);
                 batch.remapped.push(remapped);
@@ -300,6 +310,10 @@ impl Tally {
             self.remapped += u64::from(*remapped);
         }
         self.add_targets(&batch.ios[..used]);
+        for (_, more) in batch.widened.iter().filter(|(place, _)| *place < used) {
+            self.widened += 1;
+            self.widened_bytes = self.widened_bytes.saturating_add(*more);
+        }
         let counts_from = batch.counts_from.min(used);
         let counted = batch.ios[counts_from..used].iter();
         for (io, recorded) in counted.zip(&batch.recorded_ns[counts_from..used]) {

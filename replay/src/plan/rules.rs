@@ -125,6 +125,8 @@ pub struct Rules {
     pub filter: Filter,
     /// Where the rest goes.
     pub mapping: Mapping,
+    /// What offsets and lengths are widened to a multiple of; 1: nothing is.
+    pub align_bytes: u64,
     /// Longest transfer that the buffers hold.
     pub longest_bytes: u64,
     /// Length of the payload that writes are cut from.
@@ -213,11 +215,28 @@ impl Rules {
         if length > volume.end_bytes() {
             return Planned::Skip(SkipReason::LongerThanTarget);
         }
+        if self.align_bytes > 1 {
+            return self.place_widened(row, volume, action, preflush, random);
+        }
         let Ok(offset) = volume.place(row.device, row.offset_bytes, length) else {
             return Planned::Skip(SkipReason::BeyondEnd);
         };
+        let io = self.io(row, (offset, length), volume, action, preflush, random);
+        submit(volume, io, offset != row.offset_bytes)
+    }
+
+    #[inline(always)]
+    fn io(
+        &self,
+        row: &Row,
+        (offset, length): (u64, u64),
+        volume: &Volume,
+        action: Action,
+        preflush: bool,
+        random: &mut Rng,
+    ) -> Io {
         let write = action == Action::Write;
-        let io = Io {
+        Io {
             offset,
             length,
             payload: if write {
@@ -229,8 +248,34 @@ impl Rules {
             fua: write && row.flags.contains(Flags::FUA),
             preflush: write && preflush,
             target: volume.target(),
+        }
+    }
+
+    /// Widens a request to whole sectors, before and after it is placed: a shift by less than a
+    /// sector moves both ends off the sectors.
+    #[cold]
+    fn place_widened(
+        &self,
+        row: &Row,
+        volume: &Volume,
+        action: Action,
+        preflush: bool,
+        random: &mut Rng,
+    ) -> Planned {
+        let Ok(placed) = volume.place(row.device, row.offset_bytes, row.length_bytes) else {
+            return Planned::Skip(SkipReason::BeyondEnd);
         };
-        submit(volume, io, offset != row.offset_bytes)
+        let unit = self.align_bytes;
+        let start = placed - placed % unit;
+        let end = placed
+            .saturating_add(row.length_bytes)
+            .checked_next_multiple_of(unit);
+        let Some(end) = end.filter(|&end| end <= volume.size_bytes()) else {
+            return Planned::Skip(SkipReason::BeyondEnd);
+        };
+        let range = (start, end - start);
+        let io = self.io(row, range, volume, action, preflush, random);
+        submit(volume, io, placed != row.offset_bytes)
     }
 
     fn payload_place(&self, length: u64, random: &mut Rng) -> u32 {
@@ -259,8 +304,7 @@ mod tests {
     use iotape_formats::tape::{DeviceExtent, Summary};
 
     use super::*;
-    use crate::map::{Layout, Members};
-    use crate::options::MappingMode;
+    use crate::map::{Layout, Members, Rule};
 
     fn rules(filter: Filter) -> Rules {
         let extent = DeviceExtent {
@@ -275,10 +319,11 @@ mod tests {
             filter,
             mapping: Mapping::of_one(Volume::new(
                 Layout::of(&summary).unwrap(),
-                MappingMode::Identity,
+                Rule::default(),
                 Members::One(0),
                 1 << 20,
             )),
+            align_bytes: 1,
             longest_bytes: 65_536,
             payload_bytes: 131_072,
             payload_step: 512,

@@ -6,7 +6,7 @@ use iotape_formats::{Flags, Op};
 
 use super::*;
 use crate::engine::Action;
-use crate::map::{Layout, Mapping, Members, Volume};
+use crate::map::{Layout, Mapping, Members, Rule, Volume};
 use crate::options::{MappingMode, Speed, Timing};
 use crate::source::testing::Rows;
 use crate::source::{Row, Source};
@@ -31,10 +31,14 @@ fn rules(source: &Rows, target_bytes: u64) -> Rules {
         filter: Filter::default(),
         mapping: Mapping::of_one(Volume::new(
             layout,
-            MappingMode::Wrap,
+            Rule {
+                mode: MappingMode::Wrap,
+                ..Rule::default()
+            },
             Members::One(0),
             target_bytes,
         )),
+        align_bytes: 1,
         longest_bytes: 4096,
         payload_bytes: 8192,
         payload_step: 512,

@@ -218,7 +218,7 @@ impl<S: Source> Replay<S> {
             simulated: self.options.simulated(),
             write_mode: self.write_mode(),
             seed: self.options.seed,
-            mapping: self.options.mapping_mode(),
+            mapping: self.options.mapping_facts(),
             summary: self.source.summary(),
             accounted: tally.accounted(),
             devices: self.rules.mapping.most_devices_together(),
@@ -313,7 +313,7 @@ impl<S: Source> Replay<S> {
     /// first. The tape is only read through when its totals show that there is one.
     fn check_alignment(&mut self) -> Result<(), ReplayError> {
         let sectors = self.targets.iter().map(|t| u64::from(t.sector_bytes));
-        let Some(largest) = sectors.max() else {
+        let Some(largest) = sectors.max().filter(|_| !self.options.align) else {
             return Ok(());
         };
         let mut volumes = self.rules.mapping.volumes().iter();

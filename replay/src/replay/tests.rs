@@ -656,3 +656,74 @@ fn targets_must_suit_their_arrangement() {
         Err(ReplayError::OverwriteNeeded { path, .. }) if path == paths[1]
     ));
 }
+
+#[test]
+fn requests_off_the_sectors_are_widened_on_request() {
+    let Some(device) = LoopDevice::of_size(1 << 20) else {
+        return;
+    };
+    let bytes = |offset_bytes, length_bytes| Row {
+        offset_bytes,
+        length_bytes,
+        ..read(0, 1)
+    };
+    // Sectors of 512: one before, one before and one behind, none, the last byte of the device.
+    let rows = vec![
+        bytes(1_000, 24),
+        bytes(511, 2),
+        bytes(4_096, 512),
+        bytes((1 << 20) - 1, 1),
+    ];
+    let options = Options {
+        align: true,
+        ..on(device.path(), false)
+    };
+    let run = play(&mut prepare(rows, options).unwrap(), &light());
+    assert_eq!((run.requests, run.errors.len()), (4, 0));
+    assert_eq!(run.bytes, 512 + 1_024 + 512 + 512);
+    assert_eq!(run.mapping.widened_requests, 3);
+    assert_eq!(run.mapping.widened_bytes, 488 + 1_022 + 511);
+    assert_eq!(run.targets[0].offset_sum, 512 + 4_096 + (1 << 20) - 512);
+    assert!(
+        run.notes.iter().any(|note| note.contains("widened")),
+        "{:?}",
+        run.notes
+    );
+}
+
+#[test]
+fn a_tape_is_shifted_scaled_or_scattered_onto_a_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), 1_024);
+    // 2,048 pages; the target has 1,024, which are four regions of 1 MiB against eight.
+    let rows: Vec<Row> = (0..2_048).map(|n| read(n, 1)).collect();
+    let mapped = |mapping, rows: &[Row]| {
+        let options = Options {
+            mapping,
+            map_offset_bytes: -(1_024 * PAGE.cast_signed()),
+            ..on(&path, false)
+        };
+        prepare(rows.to_vec(), options).map(|mut replay| play(&mut replay, &light()))
+    };
+    let pages = 1_023 * 1_024 / 2;
+    for mode in [MappingMode::Scale, MappingMode::Hash, MappingMode::Wrap] {
+        let run = mapped(mode, &rows).unwrap();
+        assert_eq!((run.requests, run.errors.len()), (2_048, 0), "{mode}");
+        // Each page of the target twice.
+        assert_eq!(run.targets[0].offset_sum / PAGE, 2 * pages, "{mode}");
+    }
+    let run = mapped(MappingMode::Offset, &rows[1_024..]).unwrap();
+    assert_eq!(run.targets[0].offset_sum / PAGE, pages);
+    assert_eq!(run.mapping.offset_bytes, Some(-4 << 20));
+    let before = mapped(MappingMode::Offset, &rows[1_000..]).unwrap_err();
+    assert!(
+        matches!(before, ReplayError::BeforeStart { first_bytes, .. } if first_bytes == -24 * 4_096),
+        "{before}"
+    );
+    let text = mapped(MappingMode::Identity, &rows)
+        .unwrap_err()
+        .to_string();
+    for option in ["--map wrap", "--map scale", "--map hash", "--map offset"] {
+        assert!(text.contains(option), "{text}");
+    }
+}

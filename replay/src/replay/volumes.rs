@@ -4,9 +4,10 @@ use iotape_formats::DeviceIndex;
 use iotape_formats::tape::Summary;
 
 use crate::error::ReplayError;
-use crate::map::{Layout, Mapping, Members, Striping, Volume};
+use crate::map::{Layout, Mapping, Members, Rule, Striping, Volume};
 use crate::options::{Arrangement, DeviceTarget, MappingMode, Options};
 use crate::plan::{Filter, Rules};
+use crate::result;
 use crate::source::{Source, SourceError};
 use crate::target::Target;
 
@@ -106,6 +107,7 @@ pub fn rules(
     targets: &[Target],
 ) -> Result<Rules, ReplayError> {
     let mapping = mapping(options, summary, places, targets)?;
+    check_regions(options)?;
     for volume in mapping.volumes() {
         check_fit(volume, options, targets)?;
     }
@@ -114,6 +116,13 @@ pub fn rules(
         .map(|volume| volume.layout().longest_transfer_bytes)
         .max()
         .unwrap_or(0);
+    let sectors = targets.iter().map(|target| target.sector_bytes);
+    let align_bytes = match sectors.max() {
+        Some(sector) if options.align => u64::from(sector),
+        _ => 1,
+    };
+    // A sector is added at most at each end.
+    let longest_bytes = longest_bytes.saturating_add(2 * (align_bytes - 1));
     let payload_bytes = longest_bytes
         .checked_next_multiple_of(4096)
         .and_then(|bytes| u32::try_from(bytes.checked_add(PAYLOAD_WINDOW_BYTES)?).ok());
@@ -123,11 +132,20 @@ pub fn rules(
     Ok(Rules {
         filter,
         mapping,
+        align_bytes,
         longest_bytes,
         // A tape with longer requests fails on its buffers.
         payload_bytes: payload_bytes.unwrap_or(u32::MAX),
         payload_step: steps.max().unwrap_or(512).max(512),
     })
+}
+
+fn check_regions(options: &Options) -> Result<(), ReplayError> {
+    let region_bytes = options.map_region_bytes;
+    if region_bytes.is_power_of_two() && region_bytes >= STRIPE_UNIT {
+        return Ok(());
+    }
+    Err(ReplayError::Region { region_bytes })
 }
 
 fn mapping(
@@ -136,7 +154,7 @@ fn mapping(
     places: Places,
     targets: &[Target],
 ) -> Result<Mapping, ReplayError> {
-    let mode = options.mapping_mode();
+    let rule = options.rule();
     let size = |index: usize| match (targets.get(index), options.simulated()) {
         (Some(target), _) => target.size_bytes,
         (None, Some(spec)) => spec.size_bytes.min(NULL_BYTES),
@@ -157,9 +175,9 @@ fn mapping(
                 };
                 let smallest = (0..options.targets.len()).map(size).min().unwrap_or(0);
                 let bytes = striping.capacity(smallest).min(NULL_BYTES);
-                Volume::new(all, mode, Members::Stripes(striping), bytes)
+                Volume::new(all, rule, Members::Stripes(striping), bytes)
             }
-            _ => Volume::new(all, mode, Members::One(0), size(0)),
+            _ => Volume::new(all, rule, Members::One(0), size(0)),
         };
         return Ok(Mapping::of_one(volume));
     };
@@ -169,7 +187,7 @@ fn mapping(
             places.get(usize::from(device.0)).copied().flatten() == Some(number)
         };
         let layout = layout(&here)?;
-        volumes.push(Volume::new(layout, mode, Members::One(number), size(index)));
+        volumes.push(Volume::new(layout, rule, Members::One(number), size(index)));
     }
     Ok(Mapping::of_several(volumes, places))
 }
@@ -187,12 +205,21 @@ fn check_fit(volume: &Volume, options: &Options, targets: &[Target]) -> Result<(
         }
     };
     let layout = volume.layout();
-    if options.mapping_mode() == MappingMode::Identity && layout.end_bytes > volume.size_bytes() {
-        return Err(ReplayError::TooSmall {
-            target: names(),
-            target_bytes: volume.size_bytes(),
-            tape_bytes: layout.end_bytes,
-        });
+    match volume.needed_bytes() {
+        Ok(Some(needed)) if needed > volume.size_bytes() => {
+            return Err(ReplayError::TooSmall {
+                target: names(),
+                target_bytes: volume.size_bytes(),
+                tape_bytes: needed,
+            });
+        }
+        Ok(_) => {}
+        Err(first) => {
+            return Err(ReplayError::BeforeStart {
+                target: names(),
+                first_bytes: first,
+            });
+        }
     }
     if layout.longest_transfer_bytes > volume.end_bytes() {
         return Err(ReplayError::RequestLongerThanTarget {
@@ -205,11 +232,32 @@ fn check_fit(volume: &Volume, options: &Options, targets: &[Target]) -> Result<(
 }
 
 impl Options {
-    /// The mapping that is used: a scratch file is always wrapped.
+    /// The mapping that is used: a scratch file is wrapped, if nothing else is asked for.
     pub(super) fn mapping_mode(&self) -> MappingMode {
-        match self.scratch() {
-            Some(_) => MappingMode::Wrap,
-            None => self.mapping,
+        match (self.scratch(), self.mapping) {
+            (Some(_), MappingMode::Identity) => MappingMode::Wrap,
+            (_, mode) => mode,
+        }
+    }
+
+    /// What the result says of it.
+    pub(super) fn mapping_facts(&self) -> result::Mapping {
+        let mode = self.mapping_mode();
+        let regions = matches!(mode, MappingMode::Scale | MappingMode::Hash);
+        result::Mapping {
+            mode,
+            offset_bytes: (mode == MappingMode::Offset).then_some(self.map_offset_bytes),
+            region_bytes: regions.then_some(self.map_region_bytes),
+            ..result::Mapping::default()
+        }
+    }
+
+    fn rule(&self) -> Rule {
+        Rule {
+            mode: self.mapping_mode(),
+            offset_bytes: self.map_offset_bytes,
+            region_bytes: self.map_region_bytes,
+            seed: self.seed,
         }
     }
 }

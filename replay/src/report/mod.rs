@@ -9,7 +9,7 @@ use iotape_formats::tape::Summary;
 
 use crate::engine::Action;
 use crate::measure::{Latencies, OpRecord, SIZES, longest_of};
-use crate::options::{MappingMode, RunOptions, Timing};
+use crate::options::{RunOptions, Timing};
 use crate::plan::Tally;
 use crate::result::{
     self, ErrorCount, LoopKind, OpFigures, Outstanding, Payload, Schedule, SizeFigures, Skipped,
@@ -37,7 +37,7 @@ pub struct Circumstances<'a> {
     pub simulated: Option<&'a SimSpec>,
     pub write_mode: WriteMode,
     pub seed: u64,
-    pub mapping: MappingMode,
+    pub mapping: result::Mapping,
     /// Of the tape.
     pub summary: &'a Summary,
     /// Requests of the tape that were submitted or left out.
@@ -89,8 +89,10 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
             seed: circumstances.seed,
         },
         mapping: result::Mapping {
-            mode: circumstances.mapping,
             remapped_share: share(tally.remapped, tally.with_range),
+            widened_requests: tally.widened,
+            widened_bytes: tally.widened_bytes,
+            ..circumstances.mapping.clone()
         },
         passes: tally.passes,
         elapsed_ns: outcome.elapsed_ns,

@@ -4,7 +4,7 @@ use iotape_formats::Op;
 
 use super::{Circumstances, share};
 use crate::options::MappingMode;
-use crate::result::{LoopKind, Run, Schedule, TargetKind, WriteMode};
+use crate::result::{LoopKind, Mapping, Run, Schedule, TargetKind, WriteMode};
 use crate::run::{Ending, Outcome};
 
 /// A run below this is noted as short.
@@ -201,12 +201,7 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
             circumstances.devices
         ));
     }
-    if circumstances.mapping == MappingMode::Wrap && run.mapping.remapped_share > 0.0 {
-        notes.push(format!(
-            "{:.1} % of the requests were wrapped onto the target: distances and reuse differ from the tape",
-            run.mapping.remapped_share * 100.0
-        ));
-    }
+    of_the_mapping(&run.mapping, &mut notes);
     if let Some(schedule) = &run.schedule {
         of_the_timing(run, schedule, &mut notes);
     }
@@ -245,6 +240,26 @@ fn of_the_timing(run: &Run, schedule: &Schedule, notes: &mut Vec<String>) {
         notes.push(format!(
             "{} requests stood behind later ones on the tape and were put in the order of their times; {} were too far from their place and were due at once",
             schedule.out_of_order, schedule.out_of_place
+        ));
+    }
+}
+
+fn of_the_mapping(mapping: &Mapping, notes: &mut Vec<String>) {
+    let share = mapping.remapped_share * 100.0;
+    match mapping.mode {
+        MappingMode::Wrap if share > 0.0 => notes.push(format!(
+            "{share:.1} % of the requests were wrapped onto the target: distances and reuse differ from the tape"
+        )),
+        MappingMode::Scale | MappingMode::Hash if share > 0.0 => notes.push(format!(
+            "{share:.1} % of the requests were moved in regions of {} bytes: distances between regions differ from the tape",
+            mapping.region_bytes.unwrap_or(0)
+        )),
+        _ => {}
+    }
+    if mapping.widened_requests > 0 {
+        notes.push(format!(
+            "{} requests were widened to whole sectors of the target, by {} bytes together",
+            mapping.widened_requests, mapping.widened_bytes
         ));
     }
 }

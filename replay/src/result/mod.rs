@@ -318,6 +318,14 @@ pub struct Mapping {
     pub mode: MappingMode,
     /// Share of the requests with a range whose offset the rule changed.
     pub remapped_share: f64,
+    /// What was added to each offset; `null` where nothing was.
+    pub offset_bytes: Option<i64>,
+    /// Length of the regions that were moved; `null` where none were.
+    pub region_bytes: Option<u64>,
+    /// Requests that were widened to whole sectors of their target.
+    pub widened_requests: u64,
+    /// Bytes that this added; they count wherever bytes are counted.
+    pub widened_bytes: u64,
 }
 
 /// Statistics of a set of latencies. Mean, deviation, minimum and maximum are exact; percentiles
