@@ -418,6 +418,10 @@ pub struct ReplayArgs {
     /// Widen requests to whole sectors of the target instead of refusing them.
     #[arg(long)]
     pub align: bool,
+    /// What becomes of discards and write-zeroes that a target does not have: the tape is
+    /// refused, or they are left out and counted.
+    #[arg(long, value_enum, default_value = "fail")]
+    pub unsupported: UnsupportedArg,
     /// How requests reach the kernel.
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: EngineArg,
@@ -483,6 +487,14 @@ pub enum MapArg {
     Wrap,
     /// Regions at places that a permutation from --seed gives.
     Hash,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum UnsupportedArg {
+    /// Leave them out.
+    Skip,
+    /// Refuse the tape.
+    Fail,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

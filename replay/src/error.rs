@@ -187,6 +187,18 @@ pub enum ReplayError {
         /// How many requests it has.
         requests: u64,
     },
+    /// The tape asks for an operation that the target does not have.
+    #[error(
+        "{target}: has no {op}, of which the tape has {requests}; use --unsupported skip to leave them out"
+    )]
+    Unsupported {
+        /// The target.
+        target: String,
+        /// The operation.
+        op: Op,
+        /// How many of them the tape has.
+        requests: u64,
+    },
     /// The tape reaches behind the end of the target.
     #[error(
         "{target}: the target has {target_bytes} bytes, the tape reaches to {tape_bytes}; \

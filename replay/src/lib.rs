@@ -53,7 +53,7 @@ pub use error::ReplayError;
 pub use hdr_log::HdrLog;
 pub use options::{
     Arrangement, DeviceTarget, EngineChoice, MappingMode, Options, Profile, Progress, RunOptions,
-    Speed, SpeedError, TargetSpec, Timing, WritePolicy,
+    Speed, SpeedError, TargetSpec, Timing, Unsupported, WritePolicy,
 };
 pub use sim_spec::{Distribution, SimSpec, SimSpecError, Stall};
 

@@ -40,6 +40,8 @@ pub struct Options {
     /// Widens requests that do not begin and end on a sector of their target until they do; else
     /// they are refused.
     pub align: bool,
+    /// What becomes of operations that a target does not have.
+    pub unsupported: Unsupported,
     /// Which engine submits.
     pub engine: EngineChoice,
     /// Threads that submit, each pinned to a processor, from 1 to [`Options::MAX_WORKERS`]; `None`:
@@ -75,6 +77,7 @@ impl Options {
             map_offset_bytes: 0,
             map_region_bytes: Self::MAP_REGION_BYTES,
             align: false,
+            unsupported: Unsupported::Fail,
             engine: EngineChoice::Auto,
             workers: None,
             seed: 1,
@@ -163,6 +166,17 @@ impl fmt::Display for MappingMode {
             MappingMode::Wrap => "wrap",
         })
     }
+}
+
+/// What becomes of operations that a target does not have: discards, and write-zeroes that the
+/// kernel would turn into writes. It is known of block devices before the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unsupported {
+    /// The tape is refused.
+    #[default]
+    Fail,
+    /// They are left out and counted.
+    Skip,
 }
 
 /// Which engine submits the requests.

@@ -111,12 +111,27 @@ impl Comparison {
     }
 
     fn to_text(&self) -> String {
-        let mut text = self.arm_table().to_string();
+        let mut text = self.target_table().to_string();
+        text.push('\n');
+        text.push_str(&self.arm_table().to_string());
         if !self.ratios.is_empty() {
             text.push('\n');
             text.push_str(&self.ratio_table().to_string());
         }
         text
+    }
+
+    /// What each result was measured on.
+    fn target_table(&self) -> Table {
+        let mut table = Table::default();
+        let mut last = None;
+        for arm in &self.arms {
+            if last != Some(&arm.result) {
+                table.row_left([fit(&arm.result, 14), fit(&arm.target, 62)]);
+            }
+            last = Some(&arm.result);
+        }
+        table
     }
 
     fn arm_table(&self) -> Table {
@@ -134,11 +149,11 @@ impl Comparison {
             table.row([
                 arm.label(),
                 arm.depth_cap.to_string(),
-                units::significant(arm.outstanding_mean),
                 units::significant(arm.throughput_mb_s),
                 units::count(arm.iops.round() as u64),
                 arm.response_mean_ns.map_or("-".to_owned(), units::nanos),
                 arm.response_p99_ns.map_or("-".to_owned(), units::nanos),
+                units::significant(arm.outstanding_mean),
                 if arm.valid { "yes" } else { "no" }.to_owned(),
             ]);
         }

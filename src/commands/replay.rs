@@ -8,10 +8,10 @@ use std::time::Duration;
 use iotape_replay::result::{Document, Experiment, Run, Tape};
 use iotape_replay::{
     Arrangement, DeviceTarget, EngineChoice, HdrLog, MappingMode, Options, Profile, Progress,
-    Replay, RunOptions, Source, Speed, TapeSource, TargetSpec, Timing, WritePolicy,
+    Replay, RunOptions, Source, Speed, TapeSource, TargetSpec, Timing, Unsupported, WritePolicy,
 };
 
-use crate::cli::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg};
+use crate::cli::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg, UnsupportedArg};
 use crate::commands::info::transferred_bytes;
 use crate::commands::print;
 use crate::exit::{Failure, Outcome};
@@ -98,6 +98,10 @@ fn options(args: &ReplayArgs) -> Options {
         map_offset_bytes: args.map_offset.unwrap_or(0),
         map_region_bytes: args.map_region,
         align: args.align,
+        unsupported: match args.unsupported {
+            UnsupportedArg::Skip => Unsupported::Skip,
+            UnsupportedArg::Fail => Unsupported::Fail,
+        },
         engine: match args.engine {
             EngineArg::Auto | EngineArg::Null => EngineChoice::Auto,
             EngineArg::Uring => EngineChoice::Uring,

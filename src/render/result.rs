@@ -16,6 +16,10 @@ pub fn to_text(document: &Document) -> String {
     text.push_str(&figures(&arms).to_string());
     text.push('\n');
     text.push_str(&operations(&arms).to_string());
+    if document.runs.iter().any(|run| run.targets.len() > 1) {
+        text.push('\n');
+        text.push_str(&targets(&document.runs).to_string());
+    }
     let remarks = remarks(&document.runs);
     if !remarks.is_empty() {
         text.push('\n');
@@ -45,7 +49,11 @@ fn heading(document: &Document) -> Table {
             "mapping".to_owned(),
             format!("{}, {share:.1} % of the requests moved", mapping.mode),
         ]);
-        table.row_left(["engine".to_owned(), run.engine.clone()]);
+        let engine = match run.workers {
+            0 | 1 => run.engine.clone(),
+            workers => format!("{}, {workers} workers", run.engine),
+        };
+        table.row_left(["engine".to_owned(), engine]);
     }
     table
 }
@@ -59,6 +67,24 @@ fn target_line(target: &Target) -> String {
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// What went to each of several targets.
+fn targets(runs: &[Run]) -> Table {
+    let mut table = Table::new(["run", "target", "operations", "bytes", "offsets added up"]);
+    for run in runs {
+        for target in &run.targets {
+            let path = target.path.as_deref().unwrap_or("none");
+            table.row([
+                fit(&run.label, 14),
+                fit(path, 20),
+                units::count(target.operations),
+                units::bytes(target.bytes),
+                target.offset_sum.to_string(),
+            ]);
+        }
+    }
+    table
 }
 
 /// Runs under the same label: repetitions, of which the mean is shown.

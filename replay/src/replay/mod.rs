@@ -54,7 +54,7 @@ impl<S: Source> Replay<S> {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Self, ReplayError> {
         let skip_writes = options.write_policy == WritePolicy::SkipWrites;
-        let mut filter = Filter {
+        let filter = Filter {
             skip_writes,
             only: OpSet::of(&options.only),
             from_ns: options.from.map_or(0, whole_ns),
@@ -75,7 +75,7 @@ impl<S: Source> Replay<S> {
         }
         let places = volumes::places(&options.arrangement, &source)?;
         let targets = targets::open(&options, summary, filter, stop, progress)?;
-        filter.no_discard = targets.iter().any(|target| !target.discards);
+        let filter = targets::supported(&options, summary, filter, &targets)?;
         let rules = volumes::rules(&options, filter, summary, places, &targets)?;
         let mut replay = Replay {
             source,

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use iotape_formats::Op;
 use iotape_formats::tape::Summary;
 
-use super::{changes_data, volumes};
+use super::{changes_data, replayable, volumes};
 use crate::error::ReplayError;
 use crate::map::Layout;
-use crate::options::{Arrangement, Options, Progress, TargetSpec, WritePolicy};
+use crate::options::{Arrangement, Options, Progress, TargetSpec, Unsupported, WritePolicy};
 use crate::plan::Filter;
 use crate::sim_spec::SimSpec;
 use crate::target::{self, Access, ScratchNeeds, Target};
@@ -89,6 +89,42 @@ pub fn open(
         .paths()
         .map(|path| target::open(path, access(options, path, summary, filter)))
         .collect()
+}
+
+/// The filter that leaves out what a target does not have.
+///
+/// # Errors
+/// [`ReplayError::Unsupported`], unless that is what the user wants.
+pub fn supported(
+    options: &Options,
+    summary: &Summary,
+    filter: Filter,
+    targets: &[Target],
+) -> Result<Filter, ReplayError> {
+    let lacks = |op: Op, has: fn(&Target) -> bool| {
+        let requests = summary.by_op[usize::from(op.number())].requests;
+        let target = targets.iter().find(|target| !has(target))?;
+        (requests > 0 && filter.refuses(op).is_none()).then(|| ReplayError::Unsupported {
+            target: target.name(),
+            op,
+            requests,
+        })
+    };
+    let discard = lacks(Op::Discard, |target| target.discards);
+    let zeroes = lacks(Op::WriteZeroes, |target| target.zeroes);
+    let filter = Filter {
+        no_discard: discard.is_some(),
+        no_write_zeroes: zeroes.is_some(),
+        ..filter
+    };
+    match (discard.or(zeroes), options.unsupported) {
+        (Some(error), Unsupported::Fail) => Err(error),
+        _ if replayable(summary, filter) == 0 => Err(ReplayError::NothingToReplay {
+            requests: summary.requests,
+            why: " on this target",
+        }),
+        _ => Ok(filter),
+    }
 }
 
 impl Options {

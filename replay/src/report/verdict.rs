@@ -180,11 +180,6 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
                 run.depth_cap
             ));
         }
-        if !target.zeroes && count(&circumstances.summary.by_op, Op::WriteZeroes) > 0 {
-            notes.push(
-                "the target has no write-zeroes: the kernel writes zeroes instead".to_owned(),
-            );
-        }
         if !target.block_device && run.by_op.contains_key(Op::Discard.name()) {
             notes.push(
                 "discards punch holes into the file; later reads of them reach no device"
@@ -285,10 +280,4 @@ fn of_the_figures(run: &Run, outcome: &Outcome, notes: &mut Vec<String>) {
     if kinds.into_iter().any(|kind| kind == TargetKind::Block) {
         notes.push("the target was not preconditioned by this tool".to_owned());
     }
-}
-
-fn count(by_op: &[iotape_formats::tape::OpTotals], op: Op) -> u64 {
-    by_op
-        .get(usize::from(op.number()))
-        .map_or(0, |totals| totals.requests)
 }
