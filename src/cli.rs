@@ -94,6 +94,10 @@ pub struct RecordArgs {
     /// End the recording as soon as events are lost.
     #[arg(long)]
     pub fail_on_loss: bool,
+    /// As whom to go on once everything is armed: by default who called sudo, else nobody; root keeps
+    /// all rights.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Leave the host's name out of the tape.
     #[arg(long)]
     pub hide_host: bool,

@@ -14,6 +14,28 @@ pub enum CaptureError {
         "recording is not supported on this operating system: record on Linux or Windows, or import another tool's file"
     )]
     Unsupported,
+    /// Only root becomes another user.
+    #[error("cannot go on as {user}: only root on Linux can become another user")]
+    NotRoot {
+        /// As it was named.
+        user: String,
+    },
+    /// There is no such user.
+    #[error("no user {name} in /etc/passwd")]
+    UnknownUser {
+        /// As it was named.
+        name: String,
+    },
+    /// The user could not make further segments.
+    #[error(
+        "{folder}: user {user}, as whom the recording goes on, cannot make segments there: choose another folder, or another user (--user; root keeps all rights)"
+    )]
+    ClosedFolder {
+        /// Where the segments are to go.
+        folder: PathBuf,
+        /// Number of the user.
+        user: u32,
+    },
     /// The backend is another system's.
     #[error("no backend {backend} on this operating system: leave the backend to its default")]
     NoBackend {

@@ -38,6 +38,8 @@ mod error;
 mod etw;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(not(target_os = "linux"))]
+mod no_user;
 mod options;
 mod report;
 #[cfg(any(target_os = "linux", windows))]
@@ -58,6 +60,10 @@ pub use bounds::{Bounds, Rotate};
 pub use destination::{Destination, Single};
 pub use doctor::{Finding, Status};
 pub use error::CaptureError;
+#[cfg(target_os = "linux")]
+pub use linux::User;
+#[cfg(not(target_os = "linux"))]
+pub use no_user::User;
 pub use options::{Backend, Options};
 #[cfg(any(target_os = "linux", windows))]
 pub use platform::{Session, doctor};

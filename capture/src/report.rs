@@ -1,6 +1,7 @@
 //! What a recording tells while it runs and when it ends.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use iotape_formats::tape::Summary;
@@ -101,10 +102,18 @@ pub enum Warning {
         /// Name of the device.
         device: String,
     },
-    /// A processor came online during the recording: its first events may be missing.
+    /// A processor came online during the recording: its first events are missing, or all of them where
+    /// the rights to open events had been given up.
     ProcessorAdded {
         /// Number of the processor.
         cpu: u32,
+    },
+    /// The recording goes on as root, since the user could not make further segments.
+    StaysRoot {
+        /// Where the segments are to go.
+        folder: PathBuf,
+        /// Number of the user.
+        user: u32,
     },
     /// The kernel lost events.
     EventsLost {
@@ -133,7 +142,12 @@ impl fmt::Display for Warning {
             }
             Warning::ProcessorAdded { cpu } => write!(
                 f,
-                "processor {cpu} came online during the recording: its first events may be missing"
+                "processor {cpu} came online during the recording: its first events are missing, or all if the rights to record it had been given up"
+            ),
+            Warning::StaysRoot { folder, user } => write!(
+                f,
+                "{}: user {user} cannot make segments there, so the recorder goes on as root: choose another folder, or say --user",
+                folder.display()
             ),
             Warning::EventsLost { events } => write!(
                 f,

@@ -62,8 +62,13 @@ impl TapeFiles {
     }
 
     /// The file that is being written, or was last: it can be read even where its folder cannot.
-    pub fn last(&self) -> Option<&File> {
-        self.current.as_ref()
+    pub fn file(&self) -> Option<&File> {
+        self.current.as_ref().or(self.first.as_ref())
+    }
+
+    /// The folder in which segments will be made and removed; `None` without segments.
+    pub fn folder_of_segments(&self) -> Option<&Path> {
+        self.next.map(|_| folder_of(&self.name))
     }
 
     fn make(&mut self) -> io::Result<File> {
@@ -182,14 +187,17 @@ fn segment_path(name: &Path, number: u32) -> PathBuf {
     name.with_file_name(file)
 }
 
-/// Highest number of the segments that exist; 0 without any.
-fn highest(name: &Path) -> io::Result<u32> {
-    let folder = match name.parent() {
+fn folder_of(name: &Path) -> &Path {
+    match name.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Highest number of the segments that exist; 0 without any.
+fn highest(name: &Path) -> io::Result<u32> {
     let mut highest = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(folder_of(name))? {
         highest = highest.max(number_of(name, &entry?.file_name()).unwrap_or(0));
     }
     Ok(highest)

@@ -73,8 +73,8 @@ impl TapeFiles {
         std::iter::empty()
     }
 
-    /// The file that was written last.
-    pub fn last(&self) -> Option<&File> {
+    /// The file that is being written, or was last.
+    pub fn file(&self) -> Option<&File> {
         match *self {}
     }
 }

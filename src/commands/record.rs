@@ -2,7 +2,9 @@
 
 use std::io::{BufReader, Seek};
 
-use iotape_capture::{Bounds, Ended, Options, Progress, Report, Session, TapeFiles};
+use iotape_capture::{
+    Bounds, Destination, Ended, Options, Progress, Report, Session, TapeFiles, User,
+};
 use iotape_formats::tape::{Layer, TapeReader};
 use serde::Serialize;
 
@@ -16,11 +18,21 @@ use crate::signals;
 
 pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     let stop = signals::stop_flag()?;
+    let user = User::choose(args.user.as_deref()).map_err(Failure::usage)?;
     // The tape is made only once the kernel lets us record, and events wait in its rings meanwhile.
     let session = Session::start(&options(args)?).map_err(Failure::new)?;
     let segmented = args.rotate.is_some();
     let mut files = TapeFiles::create(&args.output, segmented, args.force).map_err(Failure::new)?;
+    // From here on the tape is written without any right to trace.
+    let stays_root = user.take_over(&files).map_err(|error| {
+        // Nothing was recorded into it.
+        let _ = files.remove_oldest();
+        Failure::new(error)
+    })?;
     let known = session.warnings().to_vec();
+    if let Some(warning) = &stays_root {
+        warn(warning);
+    }
     for warning in &known {
         warn(warning);
     }
@@ -159,7 +171,7 @@ fn show_json(args: &RecordArgs, report: &Report, files: &TapeFiles) -> Result<()
         });
     }
     let failed = |error: &dyn std::fmt::Display| Failure::at(args.output.display(), error);
-    let file = files.last().ok_or_else(|| failed(&"no tape was made"))?;
+    let file = files.file().ok_or_else(|| failed(&"no tape was made"))?;
     let mut file = file.try_clone().map_err(|error| failed(&error))?;
     file.rewind().map_err(|error| failed(&error))?;
     let tape = TapeReader::open(BufReader::new(file)).map_err(|error| failed(&error))?;

@@ -19,7 +19,9 @@ mod source;
 mod sys;
 mod threads;
 mod tracefs;
+mod user;
 mod writer;
 
 pub use doctor::doctor;
 pub use session::Session;
+pub use user::User;

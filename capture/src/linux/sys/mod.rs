@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 #[cfg(test)]
 pub(super) use perf::{HEAD_OFFSET, TAIL_OFFSET};
 pub(super) use perf::{Ring, TracepointEvent};
-pub(super) use process::Janitor;
+pub(super) use process::{Janitor, become_user};
 
 /// Begins to write a range of a file to its device, on behalf of the calling thread, and does not wait.
 pub(super) fn begin_writeback(file: &std::fs::File, from: u64, length: u64) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! A process that tidies up after this one.
+//! Processes: one that tidies up after this one, and becoming another user.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -113,5 +113,16 @@ unsafe fn close_others(low: libc::c_int, high: libc::c_int) {
             // SAFETY: as above.
             unsafe { libc::close(fd) };
         }
+    }
+}
+
+/// Makes all threads of this process run as this user.
+pub(in crate::linux) fn become_user(user: u32, group: u32) -> io::Result<()> {
+    // SAFETY: an empty list of groups is passed with its length, the other arguments are numbers. The
+    // C library applies each to all threads.
+    unsafe {
+        check(libc::setgroups(0, std::ptr::null()))?;
+        check(libc::setresgid(group, group, group))?;
+        check(libc::setresuid(user, user, user))
     }
 }
