@@ -67,14 +67,6 @@ pub enum CaptureError {
         /// As it was named.
         path: PathBuf,
     },
-    /// It is a partition.
-    #[error("{partition} is a partition: its I/O is reported on the whole disk; record {disk}")]
-    Partition {
-        /// Name of the partition.
-        partition: String,
-        /// Name of its disk.
-        disk: String,
-    },
     /// It has no medium, so that no I/O can happen.
     #[error(
         "{device} has a size of 0: no medium, or a loop or zram device that is not set up; no I/O can happen on it"

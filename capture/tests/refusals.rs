@@ -75,29 +75,6 @@ fn without_rights_the_error_names_what_is_missing() {
 }
 
 #[test]
-fn a_partition_is_refused_by_the_name_of_its_disk() {
-    if !have_root_and(&["losetup", "addpart"]) {
-        return;
-    }
-    let device = LoopDevice::with_options(64 * MIB, &["--partscan"]);
-    // Not every kernel reads partition tables; all can be told of a partition.
-    output("addpart", &[&device.path, "1", "2048", "8192"]);
-    let partition = format!("{}p1", device.name());
-    match Session::start(&options(&partition)) {
-        Err(CaptureError::Partition {
-            partition: refused,
-            disk,
-        }) => {
-            assert_eq!(
-                (refused.as_str(), disk.as_str()),
-                (partition.as_str(), device.name())
-            );
-        }
-        other => panic!("expected a refusal: {other:?}"),
-    }
-}
-
-#[test]
 fn a_device_without_a_medium_is_refused() {
     if !have_root_and(&["losetup"]) {
         return;

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{LoopDevice, Recorded, have_root_and, options, ran, record};
+use common::{LoopDevice, Recorded, have_root_and, options, output, ran, record};
 use iotape_capture::Options;
 use iotape_formats::tape::Layer;
 use iotape_formats::{Op, Request};
@@ -229,4 +229,83 @@ fn several_devices_are_recorded_at_once() {
         .collect();
     seen.sort();
     assert_eq!(seen, [(0, 3), (1, 5)]);
+}
+
+#[test]
+fn a_partition_has_its_own_requests_at_its_own_offsets() {
+    if !have_root_and(&["losetup", "addpart", "dd"]) {
+        return;
+    }
+    let device = LoopDevice::with_options(64 * MIB, &["--partscan"]);
+    // Not every kernel reads partition tables; all can be told of a partition.
+    output("addpart", &[&device.path, "1", "2048", "8192"]);
+    output("addpart", &[&device.path, "2", "10240", "8192"]);
+    let paths = [1, 2].map(|number| format!("{}p{number}", device.path));
+    let names = paths.clone().map(|path| path.replace("/dev/", ""));
+    for (path, name) in paths.iter().zip(&names) {
+        make_node(path, name);
+    }
+    for layer in [Layer::Queue, Layer::Device] {
+        let first_only = Options {
+            layer: Some(layer),
+            ..options(&names[0])
+        };
+        let recorded = record(&first_only, || {
+            let write = |path: &str, block: u32| {
+                dd(&format!("if=/dev/zero of={path} seek={block} oflag=direct"))
+            };
+            write(&paths[1], 5);
+            write(&device.path, 20);
+            write(&paths[0], 7)
+        });
+        // Partition 1 begins at byte 1,048,576, which is block 256 of the disk.
+        assert_eq!(
+            of_process(&recorded, recorded.load),
+            ["write sync 28672+4096"]
+        );
+        assert_eq!(recorded.requests.len(), 1, "{layer}");
+        assert!(recorded.requests[0].latency_ns.is_some());
+        assert!(
+            recorded
+                .header
+                .notes
+                .iter()
+                .any(|note| note.contains("partition"))
+        );
+    }
+    // Both partitions of a disk: each has its own.
+    let both = Options {
+        devices: names.iter().map(Into::into).collect(),
+        ..options("")
+    };
+    let recorded = record(&both, || {
+        dd(&format!(
+            "if=/dev/zero of={} seek=30 oflag=direct",
+            paths[1]
+        ));
+        dd(&format!(
+            "if=/dev/zero of={} seek=300 oflag=direct",
+            device.path
+        ))
+    });
+    let seen: Vec<(u16, u64)> = recorded
+        .requests
+        .iter()
+        .map(|request| (request.device.0, request.offset_bytes / 4096))
+        .collect();
+    // Block 300 of the disk is block 44 of the first partition.
+    assert_eq!(seen, [(1, 30), (0, 44)]);
+    for path in &paths {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Makes the device's node where nobody else does.
+fn make_node(path: &str, name: &str) {
+    if std::path::Path::new(path).exists() {
+        return;
+    }
+    let number = std::fs::read_to_string(format!("/sys/class/block/{name}/dev")).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    output("mknod", &[path, "b", major, minor]);
 }

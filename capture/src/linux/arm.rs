@@ -1,5 +1,6 @@
 //! Which tracepoints a recording needs, and opening them on a processor.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
@@ -205,10 +206,15 @@ fn filter(devices: &[BlockDevice], step: Step) -> Option<String> {
         (Layer::Queue, _) => false,
         (Layer::Device, _) => true,
     };
-    let terms: Vec<String> = devices
+    // Several partitions of a disk are reported with one number.
+    let numbers: BTreeSet<u32> = devices
         .iter()
         .filter(wanted)
-        .map(|device| format!("dev == {}", device.number.in_kernel()))
+        .map(|device| device.reported.in_kernel())
+        .collect();
+    let terms: Vec<String> = numbers
+        .iter()
+        .map(|number| format!("dev == {number}"))
         .collect();
     (!terms.is_empty()).then(|| terms.join(" || "))
 }

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -60,7 +61,10 @@ impl FromStr for Number {
 /// A device to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BlockDevice {
+    /// Its own number.
     pub number: Number,
+    /// The number that its I/O is reported with: a partition's is its disk's.
+    pub reported: Number,
     pub name: String,
     /// Where its requests are seen.
     pub layer: Layer,
@@ -68,6 +72,10 @@ pub(super) struct BlockDevice {
     pub has_requests: bool,
     /// Names of the devices that it is built on.
     pub parents: Vec<String>,
+    /// Where it lies on its disk, in bytes, if it is a partition.
+    pub place: Option<Range<u64>>,
+    /// Its own folder in sysfs, and that of its queue: a partition's disk.
+    own: PathBuf,
     sys: PathBuf,
 }
 
@@ -81,16 +89,14 @@ impl BlockDevice {
         };
         let sys = fs::canonicalize(number.sysfs()).map_err(unknown)?;
         let name = device_name(&sys);
-        if sys.join("partition").exists() {
-            let disk = sys.parent().map(device_name).unwrap_or_default();
-            return Err(CaptureError::Partition {
-                partition: name,
-                disk,
-            });
-        }
         if read_number(&sys, "size").unwrap_or(0) == 0 {
             return Err(CaptureError::NoMedium { device: name });
         }
+        let own = sys.clone();
+        let (sys, reported, place) = match sys.join("partition").exists() {
+            true => partition(&sys).map_err(unknown)?,
+            false => (sys, number, None),
+        };
         let has_requests = sys.join("mq").exists();
         if layer == Some(Layer::Device) && !has_requests {
             return Err(CaptureError::NoDeviceLayer { device: name });
@@ -105,7 +111,13 @@ impl BlockDevice {
             name,
             layer: layer.unwrap_or(default),
             has_requests,
-            parents: entries(&sys.join("slaves")),
+            parents: match &place {
+                Some(_) => vec![device_name(&sys)],
+                None => entries(&sys.join("slaves")),
+            },
+            reported,
+            place,
+            own,
             sys,
         })
     }
@@ -118,13 +130,26 @@ impl BlockDevice {
             index,
             name: self.name.clone(),
             layer: self.layer,
-            size_bytes: read_number(&self.sys, "size").and_then(|size| size.checked_mul(512)),
+            size_bytes: read_number(&self.own, "size").and_then(|size| size.checked_mul(512)),
             logical_sector_bytes: sector("logical_block_size"),
             physical_sector_bytes: sector("physical_block_size"),
             model: read_text(&self.sys, "device/model"),
             rotational: queue("rotational").map(|rotational| rotational != 0),
             parents: self.parents.clone(),
         }
+    }
+
+    /// Where a range that was reported for [`BlockDevice::reported`] begins on this device; `None` if it
+    /// is not all on it. What has no place, such as a flush, is everywhere.
+    pub fn offset_of(&self, offset_bytes: u64, length_bytes: u64) -> Option<u64> {
+        let Some(place) = &self.place else {
+            return Some(offset_bytes);
+        };
+        if (offset_bytes, length_bytes) == (0, 0) {
+            return Some(0);
+        }
+        let end = offset_bytes.checked_add(length_bytes)?;
+        (offset_bytes >= place.start && end <= place.end).then(|| offset_bytes - place.start)
     }
 
     /// Whether one discard request may cover several ranges.
@@ -149,8 +174,21 @@ impl BlockDevice {
 
     /// Whether it went away, or lost its medium.
     pub fn is_gone(&self) -> bool {
-        read_number(&self.sys, "size").unwrap_or(0) == 0
+        read_number(&self.own, "size").unwrap_or(0) == 0
     }
+}
+
+/// The disk of a partition: its folder and number, and where the partition lies on it.
+fn partition(own: &Path) -> io::Result<(PathBuf, Number, Option<Range<u64>>)> {
+    let disk = own.parent().ok_or(io::ErrorKind::NotFound)?;
+    let bytes = |name| read_number(own, name).and_then(|sectors| sectors.checked_mul(512));
+    let start = bytes("start").ok_or(io::ErrorKind::InvalidData)?;
+    let end = bytes("size").and_then(|size| start.checked_add(size));
+    let number = read_text(disk, "dev")
+        .ok_or(io::ErrorKind::NotFound)?
+        .parse()?;
+    let place = start..end.ok_or(io::ErrorKind::InvalidData)?;
+    Ok((disk.to_owned(), number, Some(place)))
 }
 
 /// The devices that a file on `dev` lies on, down to the last.
@@ -265,6 +303,37 @@ mod tests {
         assert_eq!(number.in_kernel(), 271_581_187);
         assert!("259".parse::<Number>().is_err());
         assert!("a:b".parse::<Number>().is_err());
+    }
+
+    #[test]
+    fn a_partition_has_what_lies_in_its_range() {
+        let device = BlockDevice {
+            number: "8:1".parse().unwrap(),
+            reported: "8:0".parse().unwrap(),
+            name: "sda1".to_owned(),
+            layer: Layer::Device,
+            has_requests: true,
+            parents: vec!["sda".to_owned()],
+            place: Some(4096..12_288),
+            own: PathBuf::new(),
+            sys: PathBuf::new(),
+        };
+        assert_eq!(device.offset_of(4096, 8192), Some(0));
+        assert_eq!(device.offset_of(8192, 4096), Some(4096));
+        assert_eq!(device.offset_of(8192, 4608), None, "beyond its end");
+        assert_eq!(device.offset_of(0, 4096), None);
+        assert_eq!(device.offset_of(0, 0), Some(0), "a flush");
+        assert_eq!(
+            device.offset_of(8192, 0),
+            Some(4096),
+            "the end of a flush sequence"
+        );
+        assert_eq!(device.offset_of(u64::MAX, 4096), None);
+        let disk = BlockDevice {
+            place: None,
+            ..device
+        };
+        assert_eq!(disk.offset_of(8192, 4096), Some(8192));
     }
 
     #[test]

@@ -307,30 +307,33 @@ impl Intake {
             self.counters.undecodable += 1;
             return;
         };
-        let number = |device: &BlockDevice| device.number.in_kernel() == record.dev;
-        let index = self
-            .devices
-            .iter()
-            .position(number)
-            .and_then(|at| u16::try_from(at).ok());
-        let Some(index) = index else { return };
-        let process = match record.step {
-            Step::Queued => self.submitter(sample, &record),
-            _ => None,
-        };
-        self.pairing.event(Event {
-            time_ns: sample.time_ns - self.zero_ns,
-            step: record.step,
-            device: DeviceIndex(index),
-            op: record.op,
-            flags: record.flags,
-            offset_bytes: record.offset_bytes,
-            length_bytes: record.length_bytes,
-            cpu: Some(sample.cpu),
-            error: record.error,
-            process,
-            cgroup: None,
-        });
+        let mut process = None;
+        for index in 0..self.devices.len() {
+            let device = &self.devices[index];
+            if device.reported.in_kernel() != record.dev {
+                continue;
+            }
+            let offset = device.offset_of(record.offset_bytes, record.length_bytes);
+            let (Some(offset_bytes), Ok(index)) = (offset, u16::try_from(index)) else {
+                continue;
+            };
+            if record.step == Step::Queued && process.is_none() {
+                process = self.submitter(sample, &record);
+            }
+            self.pairing.event(Event {
+                time_ns: sample.time_ns - self.zero_ns,
+                step: record.step,
+                device: DeviceIndex(index),
+                op: record.op,
+                flags: record.flags,
+                offset_bytes,
+                length_bytes: record.length_bytes,
+                cpu: Some(sample.cpu),
+                error: record.error,
+                process: process.clone(),
+                cgroup: None,
+            });
+        }
     }
 
     fn submitter(&mut self, sample: &Sample<'_>, record: &BlockRecord<'_>) -> Option<Process> {

@@ -150,6 +150,12 @@ impl Session {
                     .to_owned(),
             );
         }
+        if self.devices.iter().any(|device| device.place.is_some()) {
+            notes.push(
+                "flushes do not tell their partition: a partition has those of its whole disk"
+                    .to_owned(),
+            );
+        }
         for name in &self.plan.missing {
             notes.push(format!(
                 "the kernel has no tracepoint {name}: what it counts is missing"
