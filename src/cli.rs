@@ -444,6 +444,21 @@ pub struct ReplayArgs {
     /// Leave out writes, discards and write-zeroes, and open the target read-only.
     #[arg(long)]
     pub skip_writes: bool,
+    /// Percent of what is written that is zeros, for targets that compress.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub compressible: u8,
+    /// Percent of the written blocks of 4 KiB that are the same one, for targets that remove
+    /// duplicates; the others are unique then.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub duplicate: u8,
+    /// Tag what is written, and check it when it is read and once more at the end.
+    #[arg(long, conflicts_with = "skip_writes")]
+    pub verify: bool,
+    /// Let a request wait for one in flight on the same bytes, if one of both changes data.
+    #[arg(long)]
+    pub order_overlaps: bool,
     /// Seed of the written data.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

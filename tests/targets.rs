@@ -96,6 +96,7 @@ fn a_single_device_and_a_striped_pair_stand_side_by_side() {
             first.name(),
             "--overwrite",
             second.name(),
+            "--verify",
             "-o",
             pair.to_str().unwrap(),
         ],
@@ -127,6 +128,12 @@ fn a_single_device_and_a_striped_pair_stand_side_by_side() {
         );
         assert_eq!(on_target(&run["targets"][0]), on_first);
         assert_eq!(on_target(&run["targets"][1]), on_second);
+        assert_eq!(run["verified"]["wrong"], 0);
+        assert!(
+            run["verified"]["bytes"].as_u64() > Some(bytes / 4),
+            "{}",
+            run["verified"]
+        );
         assert!(run["outstanding"]["max"].as_u64() <= run["depth_cap"].as_u64());
     }
     compares(&alone, &pair, [&first, &second]);

@@ -302,6 +302,14 @@ pub enum ReplayError {
         /// With which target; empty when it is so with any.
         with: &'static str,
     },
+    /// The content asked for cannot be written, or not be checked.
+    #[error("{option}: {why}")]
+    Content {
+        /// As the user asked for it.
+        option: &'static str,
+        /// Why not, and what would do.
+        why: &'static str,
+    },
     /// The buffers cannot be had.
     #[error("no memory for {needed_bytes} bytes of buffers: {source}; use a smaller depth")]
     Memory {

@@ -20,6 +20,8 @@ mod sim_spec;
 mod source;
 
 #[cfg(target_os = "linux")]
+mod content;
+#[cfg(target_os = "linux")]
 mod engine;
 #[cfg(target_os = "linux")]
 mod host;

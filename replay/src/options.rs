@@ -42,6 +42,16 @@ pub struct Options {
     pub align: bool,
     /// What becomes of operations that a target does not have.
     pub unsupported: Unsupported,
+    /// Of what writes carry, this many percent are zeros, spread evenly.
+    pub compressible: u8,
+    /// Of the blocks written (of 4,096 bytes, if requests are so aligned), this many percent are
+    /// the same block; all others are unique.
+    pub duplicate: u8,
+    /// Writes carry tags that are checked when they are read, in the run and once after it. Orders
+    /// overlaps. Costs so much processor time that the figures are not those of the target alone.
+    pub verify: bool,
+    /// A request that overlaps one in flight, of which one changes data, waits for it.
+    pub order_overlaps: bool,
     /// Which engine submits.
     pub engine: EngineChoice,
     /// Threads that submit, each pinned to a processor, from 1 to [`Options::MAX_WORKERS`]; `None`:
@@ -78,6 +88,10 @@ impl Options {
             map_region_bytes: Self::MAP_REGION_BYTES,
             align: false,
             unsupported: Unsupported::Fail,
+            compressible: 0,
+            duplicate: 0,
+            verify: false,
+            order_overlaps: false,
             engine: EngineChoice::Auto,
             workers: None,
             seed: 1,

@@ -111,6 +111,10 @@ fn options(args: &ReplayArgs) -> Options {
         only: args.only.clone(),
         from: args.from,
         to: args.to,
+        compressible: args.compressible,
+        duplicate: args.duplicate,
+        verify: args.verify,
+        order_overlaps: args.order_overlaps,
         workers: args.workers,
         seed: args.seed,
         ..Options::new(TargetSpec::Null)

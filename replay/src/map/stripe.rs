@@ -49,6 +49,12 @@ impl Striping {
         }
     }
 
+    /// Where an operation on a target that touches one stripe only lies in the whole range.
+    pub fn position(&self, io: &Io) -> u64 {
+        let stripe = io.offset / self.stripe_bytes * u64::from(self.targets) + u64::from(io.target);
+        stripe * self.stripe_bytes + io.offset % self.stripe_bytes
+    }
+
     /// Whether a part may only start when the parts before it are done.
     pub fn waits(&self, io: &Io, number: u32) -> bool {
         number > 0 && number == self.flushes(io)

@@ -1,5 +1,6 @@
 //! A tape and targets that fit each other, and the runs on them.
 
+mod contents;
 mod targets;
 mod volumes;
 
@@ -21,9 +22,9 @@ use crate::options::{EngineChoice, Options, Profile, Progress, RunOptions, Write
 use crate::plan::{self, Filter, OpSet, Pacing, Planned, Planner, Rules, Tally};
 use crate::report::{self, Circumstances};
 use crate::result;
-use crate::run::{self, Bounds, Ended};
+use crate::run::{self, Attached, Bounds, Ended};
 use crate::source::{Row, Source, SourceError};
-use crate::sys::{Buffers, CpuTime};
+use crate::sys::CpuTime;
 use crate::target::Target;
 
 /// A tape with targets that have been found fit for it. Several runs can follow one another on the
@@ -62,6 +63,7 @@ impl<S: Source> Replay<S> {
             ..Filter::default()
         };
         targets::check(&options)?;
+        contents::check(&options)?;
         let summary = source.summary();
         if replayable(summary, filter) == 0 {
             return Err(ReplayError::NothingToReplay {
@@ -77,6 +79,7 @@ impl<S: Source> Replay<S> {
         let targets = targets::open(&options, summary, filter, stop, progress)?;
         let filter = targets::supported(&options, summary, filter, &targets)?;
         let rules = volumes::rules(&options, filter, summary, places, &targets)?;
+        contents::check_alignment(&options, &rules)?;
         let mut replay = Replay {
             source,
             options,
@@ -112,15 +115,22 @@ impl<S: Source> Replay<S> {
                 with: "",
             });
         }
+        let log = options.hdr_log.clone();
+        let mut attached = Attached {
+            log: log.map(|log| RunLog::new(log, &options.label)),
+            guard: None,
+            notes: Vec::new(),
+        };
         if self.targets.is_empty() {
+            attached.guard = self.guard(None, options.order);
             return match self.options.simulated().cloned() {
                 Some(spec) => {
                     let start = || Ok(SimEngine::new(depth, &spec));
-                    self.run_on(start(), &start, Vec::new(), options, stop, progress)
+                    self.run_on(start(), &start, attached, options, stop, progress)
                 }
                 None => {
                     let start = || Ok(NullEngine::default());
-                    self.run_on(start(), &start, Vec::new(), options, stop, progress)
+                    self.run_on(start(), &start, attached, options, stop, progress)
                 }
             };
         }
@@ -128,16 +138,18 @@ impl<S: Source> Replay<S> {
             disks: self.targets.iter().map(Target::disk).collect(),
             buffers: Arc::new(self.buffers(depth)?),
         };
-        let mut notes = Vec::new();
+        attached.guard = self.guard(Some(&medium.buffers), options.order);
         let choice = self.options.engine;
         if choice != EngineChoice::Threads {
             let start = || SystemEngine::start(choice, depth, medium.clone());
             match start() {
                 Ok(engine) => {
-                    return self.run_on(Ok(engine), &start, notes, options, stop, progress);
+                    let engine = Ok(engine);
+                    return self.run_on(engine, &start, attached, options, stop, progress);
                 }
                 Err(error) if choice == EngineChoice::Auto => {
                     let name = SystemEngine::NAME;
+                    let notes = &mut attached.notes;
                     notes.push(format!("engine threads instead of {name}: {error}"));
                 }
                 Err(source) => {
@@ -157,7 +169,7 @@ impl<S: Source> Replay<S> {
             });
         }
         let start = || ThreadsEngine::new(depth, medium.clone());
-        self.run_on(start(), &start, notes, options, stop, progress)
+        self.run_on(start(), &start, attached, options, stop, progress)
     }
 
     /// `engine` was made by `start` on this thread, which makes further ones on others.
@@ -165,7 +177,7 @@ impl<S: Source> Replay<S> {
         &mut self,
         engine: io::Result<E>,
         start: &(dyn Fn() -> io::Result<E> + Sync),
-        mut notes: Vec<String>,
+        mut attached: Attached,
         options: &RunOptions,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
@@ -188,6 +200,7 @@ impl<S: Source> Replay<S> {
             },
             striping: self.rules.mapping.striping(),
         };
+        let notes = std::mem::take(&mut attached.notes);
         let cpu = CpuTime::of_process();
         let submitters = match self.options.workers {
             None => Submitters::This(engine),
@@ -197,17 +210,18 @@ impl<S: Source> Replay<S> {
             }
         };
         let (ended, tally, read) = self
-            .play(submitters, &bounds, options, stop, progress)
+            .play(submitters, attached, &bounds, options, stop, progress)
             .map_err(|source| ReplayError::Engine {
                 engine: name,
                 source,
             })?;
         let Ended {
-            outcome,
+            mut outcome,
             submitter_cpu,
             notes: of_engine,
         } = ended;
-        notes.extend(of_engine);
+        let notes = notes.into_iter().chain(of_engine).collect();
+        let contents = self.contents(&mut outcome, stop);
         let circumstances = Circumstances {
             options,
             engine: name,
@@ -217,7 +231,8 @@ impl<S: Source> Replay<S> {
             targets: &self.targets,
             simulated: self.options.simulated(),
             write_mode: self.write_mode(),
-            seed: self.options.seed,
+            payload: self.options.payload_facts(),
+            contents,
             mapping: self.options.mapping_facts(),
             summary: self.source.summary(),
             accounted: tally.accounted(),
@@ -234,6 +249,7 @@ impl<S: Source> Replay<S> {
     fn play<E: Engine>(
         &mut self,
         submitters: Submitters<'_, E>,
+        attached: Attached,
         bounds: &Bounds,
         options: &RunOptions,
         stop: &AtomicBool,
@@ -250,17 +266,17 @@ impl<S: Source> Replay<S> {
             seed: self.options.seed,
             repeat: bounds.repeat_for.is_some(),
         };
-        let log = options.hdr_log.clone();
-        let log = log.map(|log| RunLog::new(log, &options.label));
         let source = &mut self.source;
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
                 .name("iotape-plan".to_owned())
                 .spawn_scoped(scope, move || planner.run(source, outlet))?;
             let ended = match submitters {
-                Submitters::This(engine) => run::run(engine, feed, bounds, log, stop, progress),
+                Submitters::This(engine) => {
+                    run::run(engine, feed, bounds, attached, stop, progress)
+                }
                 Submitters::Workers { count, start } => {
-                    run::run_workers(count, start, feed, bounds, log, stop, progress)
+                    run::run_workers(count, start, feed, bounds, attached, stop, progress)
                 }
             };
             let (tally, read) = thread
@@ -268,45 +284,6 @@ impl<S: Source> Replay<S> {
                 .map_err(|_| io::Error::other("the planning thread died"))?;
             Ok((ended?, tally, read))
         })
-    }
-
-    fn buffers(&self, depth: u32) -> Result<Buffers, ReplayError> {
-        let summary = self.source.summary();
-        let longest = self.rules.longest_part_bytes().next_multiple_of(4096);
-        let count = |op: Op| summary.by_op[usize::from(op.number())].requests;
-        let filter = &self.rules.filter;
-        let reads = count(Op::Read) > 0 && filter.wants(Op::Read);
-        let read_bytes = if reads { longest } else { 0 };
-        let writes = count(Op::Write) > 0 && filter.wants(Op::Write) && !filter.skip_writes;
-        let payload_bytes = if writes {
-            u64::from(self.rules.payload_bytes)
-        } else {
-            0
-        };
-        let needed = u64::from(depth)
-            .checked_mul(read_bytes)
-            .and_then(|bytes| bytes.checked_add(payload_bytes))
-            .unwrap_or(u64::MAX);
-        let too_large = || ReplayError::Buffers {
-            longest_bytes: self.rules.longest_bytes,
-            depth,
-            needed_bytes: needed,
-            limit_bytes: self.options.buffer_limit_bytes,
-        };
-        if needed > self.options.buffer_limit_bytes {
-            return Err(too_large());
-        }
-        let size = |bytes: u64| usize::try_from(bytes).map_err(|_| too_large());
-        let slots = size(u64::from(depth))?;
-        let mut buffers =
-            Buffers::new(slots, size(read_bytes)?, size(payload_bytes)?).map_err(|source| {
-                ReplayError::Memory {
-                    needed_bytes: needed,
-                    source,
-                }
-            })?;
-        fastrand::Rng::with_seed(self.options.seed).fill(buffers.payload_bytes());
-        Ok(buffers)
     }
 
     /// Refuses a tape with a request that does not fall on its target's sectors, and names the

@@ -727,3 +727,179 @@ fn a_tape_is_shifted_scaled_or_scattered_onto_a_target() {
         assert!(text.contains(option), "{text}");
     }
 }
+
+#[test]
+fn what_is_written_is_checked_and_a_corrupted_byte_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), 256);
+    for engine in [EngineChoice::Auto, EngineChoice::Threads] {
+        let options = Options {
+            verify: true,
+            engine,
+            ..on(&path, true)
+        };
+        // Overlaps in plenty: reads of two pages among writes of a page.
+        let mut replay = prepare(mixed(), options).unwrap();
+        let run = play(&mut replay, &light());
+        let verified = run.verified.clone().unwrap();
+        assert!(run.valid, "{:?}", run.reasons);
+        assert_eq!(
+            (
+                verified.wrong,
+                verified.untracked_bytes,
+                verified.unread_bytes
+            ),
+            (0, 0, 0)
+        );
+        // n % 5 == 3 and n % 200: 40 pages are written, and all of them read back at the end.
+        assert!(verified.bytes >= 40 * PAGE, "{}", verified.bytes);
+        assert_eq!((run.payload.kind.as_str(), run.errors.len()), ("tagged", 0));
+        assert_eq!(run.outstanding.cap, 8);
+    }
+}
+
+#[test]
+fn corruption_between_write_and_read_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), 256);
+    let at = |time_ns, row: Row| Row { time_ns, ..row };
+    let rows = vec![
+        at(0, row(Op::Write, Flags::NONE, 5, 4)),
+        at(600_000_000, read(7, 1)),
+    ];
+    let options = Options {
+        verify: true,
+        ..on(&path, true)
+    };
+    let mut replay = prepare(rows, options).unwrap();
+    let timed = RunOptions {
+        timing: crate::options::Timing::Recorded,
+        ..light()
+    };
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            let file = fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&path)
+                .unwrap();
+            let place = 7 * PAGE + 1_234;
+            let mut byte = [0];
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, place).unwrap();
+            byte[0] ^= 0x10;
+            std::os::unix::fs::FileExt::write_all_at(&file, &byte, place).unwrap();
+            file.sync_all().unwrap();
+        });
+        play(&mut replay, &timed)
+    });
+    let verified = run.verified.unwrap();
+    // By the tape's read, and once more at the end.
+    assert_eq!(verified.wrong, 2);
+    assert_eq!(verified.bytes, 5 * PAGE);
+    let named = format!("{}: byte {} is 0x", path.display(), 7 * PAGE + 1_234);
+    assert!(verified.first_wrong.unwrap().starts_with(&named));
+    assert!(
+        !run.valid && run.reasons[0].contains("not what was written"),
+        "{:?}",
+        run.reasons
+    );
+}
+
+#[test]
+fn overlaps_are_counted_and_kept_in_order_on_request() {
+    let rows: Vec<Row> = (0..1_000)
+        .map(|n| match n % 2 {
+            0 => row(Op::Write, Flags::NONE, 3, 1),
+            _ => read(3 + n % 3, 1),
+        })
+        .collect();
+    let run = |order_overlaps| {
+        let options = Options {
+            order_overlaps,
+            ..Options::new(TargetSpec::Sim("servers=8,service=1ms".parse().unwrap()))
+        };
+        play(&mut prepare(rows.clone(), options).unwrap(), &light())
+    };
+    // Eight start and end together. All four writes are of page 3, so that three of them overlap,
+    // as do the reads of it: 3, 9, … 999.
+    let free = run(false);
+    assert_eq!(
+        (free.outstanding.max, free.overlapping),
+        (8, Some(125 * 3 + 167))
+    );
+    let ordered = run(true);
+    // A write waits for the one before it: a millisecond each.
+    assert!(ordered.elapsed_ns >= 500_000_000, "{}", ordered.elapsed_ns);
+    assert!(
+        ordered.overlapping.unwrap() >= 499,
+        "{:?}",
+        ordered.overlapping
+    );
+    let reads = play(
+        &mut prepare(vec![read(1, 1); 10], Options::new(TargetSpec::Null)).unwrap(),
+        &light(),
+    );
+    assert_eq!(reads.overlapping, None);
+}
+
+#[test]
+fn the_payload_is_as_compressible_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let zeros = |compressible, duplicate| {
+        let path = file(dir.path(), 256);
+        let rows: Vec<Row> = (0..256)
+            .map(|n| row(Op::Write, Flags::NONE, n, 1))
+            .collect();
+        let options = Options {
+            compressible,
+            duplicate,
+            ..on(&path, true)
+        };
+        let run = play(&mut prepare(rows, options).unwrap(), &light());
+        assert_eq!(run.payload.compressible_percent, compressible);
+        let content = fs::read(path).unwrap();
+        let count = content.iter().filter(|byte| **byte == 0).count();
+        let mut pages: Vec<&[u8]> = content.chunks(PAGE as usize).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        (count as f64 / content.len() as f64, pages.len())
+    };
+    // A random byte is zero once in 256.
+    for (asked, least, most) in [(0, 0.003, 0.006), (50, 0.49, 0.52), (90, 0.89, 0.92)] {
+        let (share, pages) = zeros(asked, 0);
+        assert!((least..most).contains(&share), "{asked}: {share}");
+        assert!(pages > 200, "{pages}");
+    }
+    // Half of 256 are the same, with a deviation of 8.
+    let (_, pages) = zeros(0, 50);
+    assert!((97..=161).contains(&pages), "{pages}");
+    assert_eq!(zeros(0, 100).1, 1);
+}
+
+#[test]
+fn content_that_cannot_be_is_refused() {
+    let error = |options| prepare(mixed(), options).unwrap_err().to_string();
+    let null = || Options::new(TargetSpec::Null);
+    let said = error(Options {
+        verify: true,
+        ..null()
+    });
+    assert!(
+        said.starts_with("--verify: this target stores nothing"),
+        "{said}"
+    );
+    let said = error(Options {
+        compressible: 101,
+        ..null()
+    });
+    assert!(said.starts_with("--compressible"), "{said}");
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), 256);
+    let said = error(Options {
+        verify: true,
+        duplicate: 1,
+        ..on(&path, true)
+    });
+    assert!(said.contains("--duplicate"), "{said}");
+}

@@ -7,13 +7,14 @@ use std::io;
 
 use iotape_formats::tape::Summary;
 
+use crate::content::Checked;
 use crate::engine::Action;
 use crate::measure::{Latencies, OpRecord, SIZES, longest_of};
 use crate::options::{RunOptions, Timing};
 use crate::plan::Tally;
 use crate::result::{
     self, ErrorCount, LoopKind, OpFigures, Outstanding, Payload, Schedule, SizeFigures, Skipped,
-    TargetKind, ToolUse, WriteMode,
+    TargetKind, ToolUse, Verified, WriteMode,
 };
 use crate::run::{Failure, Outcome};
 use crate::sim_spec::SimSpec;
@@ -36,7 +37,9 @@ pub struct Circumstances<'a> {
     /// The device that was simulated.
     pub simulated: Option<&'a SimSpec>,
     pub write_mode: WriteMode,
-    pub seed: u64,
+    pub payload: Payload,
+    /// What was found when it was read back.
+    pub contents: Option<Checked>,
     pub mapping: result::Mapping,
     /// Of the tape.
     pub summary: &'a Summary,
@@ -84,10 +87,9 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
         order: options.order,
         targets: targets(tally, &circumstances),
         write_mode: circumstances.write_mode,
-        payload: Payload {
-            kind: "random".to_owned(),
-            seed: circumstances.seed,
-        },
+        payload: circumstances.payload.clone(),
+        overlapping: outcome.seen.as_ref().map(|seen| seen.overlapping),
+        verified: circumstances.contents.as_ref().map(verified),
         mapping: result::Mapping {
             remapped_share: share(tally.remapped, tally.with_range),
             widened_requests: tally.widened,
@@ -207,6 +209,16 @@ impl Spans {
         } else {
             &self.service
         }
+    }
+}
+
+fn verified(checked: &Checked) -> Verified {
+    Verified {
+        bytes: checked.bytes,
+        wrong: checked.wrong,
+        first_wrong: checked.first_wrong.clone(),
+        unread_bytes: checked.unread_bytes,
+        untracked_bytes: checked.untracked_bytes,
     }
 }
 

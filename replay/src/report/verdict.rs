@@ -52,6 +52,13 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
     }
     of_the_schedule(run, outcome, &mut reasons);
     reasons.extend(of_the_requests(outcome, circumstances));
+    if let Some(verified) = run.verified.as_ref().filter(|v| v.wrong > 0) {
+        reasons.push(format!(
+            "{} blocks are not what was written, such as {}",
+            verified.wrong,
+            verified.first_wrong.as_deref().unwrap_or("one")
+        ));
+    }
     if outcome.strays > 0 || run.tool.littles_law_error > LITTLES_LAW {
         reasons.push(format!(
             "the bookkeeping is wrong, please report it: {} stray completions, Little's law off by {:.2e}",
@@ -197,6 +204,7 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
         ));
     }
     of_the_mapping(&run.mapping, &mut notes);
+    of_the_content(run, &mut notes);
     if let Some(schedule) = &run.schedule {
         of_the_timing(run, schedule, &mut notes);
     }
@@ -236,6 +244,32 @@ fn of_the_timing(run: &Run, schedule: &Schedule, notes: &mut Vec<String>) {
             "{} requests stood behind later ones on the tape and were put in the order of their times; {} were too far from their place and were due at once",
             schedule.out_of_order, schedule.out_of_place
         ));
+    }
+}
+
+fn of_the_content(run: &Run, notes: &mut Vec<String>) {
+    if let Some(overlapping) = run.overlapping.filter(|&count| count > 0) {
+        notes.push(format!(
+            "{overlapping} requests overlapped one in flight, of which one changes data"
+        ));
+    }
+    let Some(verified) = &run.verified else {
+        return;
+    };
+    notes.push(format!(
+        "verified: {} bytes were looked at, which takes processor time: the figures are not the target's alone",
+        verified.bytes
+    ));
+    for (bytes, why) in [
+        (verified.unread_bytes, "could not be read back"),
+        (
+            verified.untracked_bytes,
+            "were not remembered, for want of memory",
+        ),
+    ] {
+        if bytes > 0 {
+            notes.push(format!("not verified: {bytes} bytes {why}"));
+        }
     }
 }
 

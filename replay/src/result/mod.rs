@@ -145,6 +145,12 @@ pub struct Run {
     pub write_mode: WriteMode,
     /// What writes carried.
     pub payload: Payload,
+    /// Requests that overlapped one in flight when they were submitted, of which one changed data,
+    /// warm-up included; `null` where the tape changes none. Where overlaps were kept in order,
+    /// these waited.
+    pub overlapping: Option<u64>,
+    /// What reading back what was written has shown; `null` where it was not asked for.
+    pub verified: Option<Verified>,
     /// How offsets were laid onto the targets.
     pub mapping: Mapping,
     /// How often the tape was begun.
@@ -304,10 +310,30 @@ pub enum WriteMode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Payload {
-    /// `random`.
+    /// `random`, or `tagged` where it was checked.
     pub kind: String,
     /// Seed of the random bytes.
     pub seed: u64,
+    /// Percent of zeros in it.
+    pub compressible_percent: u8,
+    /// Percent of its blocks that are the same.
+    pub duplicate_percent: u8,
+}
+
+/// What reading back what was written has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verified {
+    /// Bytes that were looked at, by reads of the tape and once more at the end.
+    pub bytes: u64,
+    /// Blocks that were not what was written there last.
+    pub wrong: u64,
+    /// The first of them: target, byte, what stands there and what was written.
+    pub first_wrong: Option<String>,
+    /// Bytes that could not be read back.
+    pub unread_bytes: u64,
+    /// Bytes written that were not looked at, for want of memory to remember them.
+    pub untracked_bytes: u64,
 }
 
 /// How offsets were laid onto the targets.

@@ -60,7 +60,11 @@ fn run() -> Run {
         payload: Payload {
             kind: "random".to_owned(),
             seed: 3,
+            compressible_percent: 25,
+            duplicate_percent: 5,
         },
+        overlapping: Some(7),
+        verified: None,
         mapping: Mapping {
             mode: MappingMode::Wrap,
             remapped_share: 0.25,
@@ -174,7 +178,8 @@ const GOLDEN: &str = r#"{
         "operations": 5, "bytes": 16384, "offset_sum": 40960
     }],
     "write_mode": "skip_writes",
-    "payload": {"kind": "random", "seed": 3},
+    "payload": {"kind": "random", "seed": 3, "compressible_percent": 25, "duplicate_percent": 5},
+    "overlapping": 7, "verified": null,
     "mapping": {"mode": "wrap", "remapped_share": 0.25, "offset_bytes": -512, "region_bytes": null,
       "widened_requests": 2, "widened_bytes": 512},
     "passes": 1,

@@ -187,7 +187,7 @@ fn holds_the_cap(seed: u64) {
         &start,
         feed,
         &bounds(cap, striping),
-        None,
+        Attached::default(),
         &AtomicBool::new(false),
         &mut |_| {},
     );

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Bounds, Ending, Idle, Lane, Outcome, Run};
+use super::{Attached, Bounds, Ending, Idle, Lane, Outcome, Run};
 use crate::engine::{Engine, TICK, Wait, time_to_wait};
-use crate::measure::RunLog;
 use crate::options::Progress;
 use crate::plan::Feed;
 use crate::sys::{self, CpuTime};
@@ -56,13 +55,13 @@ pub fn run_workers<E: Engine>(
     start: &(dyn Fn() -> io::Result<E> + Sync),
     feed: Feed,
     bounds: &Bounds,
-    log: Option<RunLog>,
+    attached: Attached,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> io::Result<Ended> {
     let shared = Shared {
         state: Mutex::new(State {
-            run: Run::new(feed, bounds, log, sys::monotonic_ns())?,
+            run: Run::new(feed, bounds, attached, sys::monotonic_ns())?,
             begun: false,
             hungry: 0,
             notes: Vec::new(),

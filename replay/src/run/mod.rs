@@ -2,8 +2,10 @@
 
 mod chains;
 mod groups;
+mod guard;
 mod lanes;
 mod outcome;
+mod overlaps;
 mod submit;
 mod timed;
 
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 pub use self::chains::Link;
 use self::groups::{Groups, Next};
+pub use self::guard::Guard;
 pub use self::lanes::{Ended, run_workers};
 pub use self::outcome::{Bounds, Ending, Failure, Outcome};
 use self::timed::Pace;
@@ -41,7 +44,7 @@ pub fn run<E: Engine>(
     engine: E,
     feed: Feed,
     bounds: &Bounds,
-    log: Option<RunLog>,
+    attached: Attached,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> io::Result<Ended> {
@@ -49,7 +52,7 @@ pub fn run<E: Engine>(
     let mut lane = Lane::new(engine, bounds.depth);
     let notes = lane.engine.take_notes();
     let now = lane.engine.now_ns();
-    let mut run = Run::new(feed, bounds, log, now)?;
+    let mut run = Run::new(feed, bounds, attached, now)?;
     while run.feed.ready().is_empty() && !run.feed.ended() && !stop.load(Ordering::Relaxed) {
         run.feed.wait(TICK);
     }
@@ -94,6 +97,17 @@ pub fn run<E: Engine>(
         submitter_cpu: CpuTime::of_thread().since(cpu),
         notes,
     })
+}
+
+/// What looks on at a run.
+#[derive(Debug, Default)]
+pub struct Attached {
+    /// Where intervals are logged.
+    pub log: Option<RunLog>,
+    /// Overlaps and content; `None` where nothing of that matters.
+    pub guard: Option<Guard>,
+    /// What is known before the run that a reader of its result should know.
+    pub notes: Vec<String>,
 }
 
 /// What one thread submits with.
@@ -143,6 +157,7 @@ struct Run<'a> {
     pace: Pace,
     slots: Slots,
     groups: Groups,
+    guard: Option<Guard>,
     recorder: Recorder,
     errors: BTreeMap<(usize, Failure), u64>,
     ending: Option<Ending>,
@@ -176,8 +191,8 @@ fn whole_ns(duration: Duration) -> u64 {
 }
 
 impl<'a> Run<'a> {
-    fn new(feed: Feed, bounds: &'a Bounds, log: Option<RunLog>, now: u64) -> io::Result<Self> {
-        let recorder = Recorder::new(whole_ns(bounds.interval), log)?;
+    fn new(feed: Feed, bounds: &'a Bounds, attached: Attached, now: u64) -> io::Result<Self> {
+        let recorder = Recorder::new(whole_ns(bounds.interval), attached.log)?;
         let area = Area {
             at_ns: now,
             ..Area::default()
@@ -189,6 +204,7 @@ impl<'a> Run<'a> {
             pace: Pace::new(bounds.timing, now),
             slots: Slots::new(bounds.depth),
             groups: Groups::new(bounds.striping, bounds.depth),
+            guard: attached.guard,
             recorder,
             errors: BTreeMap::new(),
             ending: None,
@@ -320,6 +336,12 @@ impl<'a> Run<'a> {
             self.service_ns += u128::from(now.saturating_sub(flight.submitted_ns));
             lane.in_flight = lane.in_flight.saturating_sub(1);
             let failure = failure(&flight.io, completion.outcome);
+            if let Some(guard) = &mut self.guard {
+                guard.done(completion.slot, &flight.io, failure.is_none());
+                if flight.group == GroupId::NONE {
+                    guard.leave(completion.slot, GroupId::NONE);
+                }
+            }
             if flight.group == GroupId::NONE {
                 self.complete(&flight, failure, now);
             } else if self.part_done(lane, flight.group, failure, now) {
@@ -349,7 +371,12 @@ impl<'a> Run<'a> {
                 return true;
             }
             Next::Nothing => {}
-            Next::Done(request, failure) => self.complete(&request, failure, now),
+            Next::Done(request, failure) => {
+                if let Some(guard) = &mut self.guard {
+                    guard.leave(0, id);
+                }
+                self.complete(&request, failure, now);
+            }
         }
         false
     }
@@ -435,6 +462,7 @@ impl<'a> Run<'a> {
             starved_ns: self.starved_ns,
             spun_ns: self.spun_ns,
             delays: self.delays,
+            seen: self.guard.map(Guard::into_seen),
             littles_law_error: relative_difference(area.token_ns, self.service_ns + abandoned_ns),
         })
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::guard::Seen;
 use crate::engine::Action;
 use crate::map::Striping;
 use crate::measure::{Delays, OpRecord};
@@ -84,6 +85,8 @@ pub struct Outcome {
     pub spun_ns: u64,
     /// Of the requests that count.
     pub delays: Delays,
+    /// Overlaps and content; `None` where nothing of that mattered.
+    pub seen: Option<Seen>,
     /// |Σ tokens × time − Σ service| / Σ service, all operations of the run.
     pub littles_law_error: f64,
 }

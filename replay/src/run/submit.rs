@@ -8,8 +8,8 @@ use crate::slots::{Flight, GroupId};
 enum Submitted {
     /// The end of what is decoded, or of the tokens.
     Wholes,
-    /// A request of several parts.
-    UpToParts,
+    /// A request of several parts, or one that is looked at.
+    UpToOther,
     /// Nothing was there.
     Nothing,
 }
@@ -25,7 +25,7 @@ impl Run<'_> {
         while go_on && self.tokens.free() > 0 && lane.in_flight < lane.limit {
             match self.submit_ready(lane, now) {
                 Submitted::Wholes => {}
-                Submitted::UpToParts => go_on = self.start_group(lane, now),
+                Submitted::UpToOther => go_on = self.start_next(lane, now),
                 Submitted::Nothing => {
                     dry = true;
                     go_on = false;
@@ -53,6 +53,9 @@ impl Run<'_> {
         if count == 0 {
             return Submitted::Nothing;
         }
+        if self.guard.is_some() {
+            return Submitted::UpToOther;
+        }
         let mut taken = 0u32;
         let mut parts = false;
         for io in &ready[..count] {
@@ -77,33 +80,69 @@ impl Run<'_> {
         let _ = self.tokens.take(taken, now);
         self.advance(taken, now);
         if parts {
-            Submitted::UpToParts
+            Submitted::UpToOther
         } else {
             Submitted::Wholes
         }
     }
 
-    /// Starts the next request, which has several parts, if there are tokens for them; `false` when
-    /// it has to wait for tokens.
-    #[cold]
+    /// Starts the next request; `false` when it has to wait for tokens or for another request.
     #[inline(never)]
-    fn start_group<E: Engine>(&mut self, lane: &mut Lane<E>, now: u64) -> bool {
+    fn start_next<E: Engine>(&mut self, lane: &mut Lane<E>, now: u64) -> bool {
         let Some(&io) = self.feed.ready().first() else {
             return true;
         };
-        let count = self.groups.parts_at_once(&io);
-        if count > self.tokens.free() {
-            return false;
-        }
-        let id = self.groups.begin(Flight {
+        let flight = Flight {
             io,
             submitted_ns: now,
             counts: self.counting,
             ..Flight::default()
-        });
-        self.start_parts(lane, id, count, now);
-        self.advance(1, now);
+        };
+        let started = self.start_request(lane, flight);
+        self.advance(u32::from(started), now);
+        started
+    }
+
+    /// Starts a request of one or several parts; `false` as above.
+    pub(super) fn start_request<E: Engine>(&mut self, lane: &mut Lane<E>, flight: Flight) -> bool {
+        let io = &flight.io;
+        let parts = match io.target {
+            Io::STRIPED => self.groups.parts_at_once(io),
+            _ => 1,
+        };
+        if parts > self.tokens.free() || lane.in_flight >= lane.limit {
+            return false;
+        }
+        if let Some(guard) = &mut self.guard
+            && !guard.may_start(io)
+        {
+            return false;
+        }
+        let now = flight.submitted_ns;
+        if io.target == Io::STRIPED {
+            let id = self.groups.begin(flight);
+            if let Some(guard) = &mut self.guard {
+                guard.enter(0, id, io);
+            }
+            self.start_parts(lane, id, parts, now);
+            return true;
+        }
+        // There are as many slots as tokens.
+        let _ = self.tokens.take(1, now);
+        if let Some(slot) = self.slots.take(flight) {
+            if let Some(guard) = &mut self.guard {
+                guard.enter(slot, GroupId::NONE, io);
+            }
+            self.queue(lane, slot, *io);
+        }
         true
+    }
+
+    fn queue<E: Engine>(&mut self, lane: &mut Lane<E>, slot: u32, mut io: Io) {
+        if let Some(guard) = &mut self.guard {
+            guard.prepare(slot, &mut io);
+        }
+        lane.queue(slot, &io);
     }
 
     /// Goes on with groups whose parts have waited for others; `false` when there are not tokens
@@ -151,7 +190,7 @@ impl Run<'_> {
             ..Flight::default()
         };
         if let Some(slot) = self.slots.take(flight) {
-            lane.queue(slot, &part);
+            self.queue(lane, slot, part);
         }
     }
 

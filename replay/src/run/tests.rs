@@ -133,7 +133,7 @@ fn replay_all(toy: &mut Toy, ios: Vec<Io>, bounds: &Bounds) -> Outcome {
         toy,
         feed,
         bounds,
-        None,
+        Attached::default(),
         &AtomicBool::new(false),
         &mut |_| {},
     )
@@ -271,13 +271,20 @@ fn a_stop_submits_nothing_more_and_waits_for_what_is_in_flight() {
     let stop = AtomicBool::new(false);
     // The first report comes after a second: a thousand services.
     let mut reported = 0;
-    let outcome = run(&mut toy, feed, &bounds(4), None, &stop, &mut |progress| {
-        let Progress::Running { requests, .. } = progress else {
-            return;
-        };
-        reported = *requests;
-        stop.store(true, Ordering::Relaxed);
-    });
+    let outcome = run(
+        &mut toy,
+        feed,
+        &bounds(4),
+        Attached::default(),
+        &stop,
+        &mut |progress| {
+            let Progress::Running { requests, .. } = progress else {
+                return;
+            };
+            reported = *requests;
+            stop.store(true, Ordering::Relaxed);
+        },
+    );
     let outcome = outcome.unwrap().outcome;
     assert_eq!(outcome.ending, Ending::Stopped);
     assert_eq!(

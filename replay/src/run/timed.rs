@@ -138,16 +138,8 @@ impl Run<'_> {
         next: &Scheduled,
         now: u64,
     ) -> bool {
-        let io = &next.io;
-        let parts = match io.target {
-            Io::STRIPED => self.groups.parts_at_once(io),
-            _ => 1,
-        };
-        if parts > self.tokens.free() || lane.in_flight >= lane.limit {
-            return false;
-        }
         let flight = Flight {
-            io: *io,
+            io: next.io,
             submitted_ns: now,
             scheduled_ns: next.due_ns,
             counts: self.counting,
@@ -157,15 +149,8 @@ impl Run<'_> {
         if self.tokens.outstanding() == 0 {
             self.last_life_ns = now;
         }
-        if io.target == Io::STRIPED {
-            let id = self.groups.begin(flight);
-            self.start_parts(lane, id, parts, now);
-        } else {
-            // There are as many slots as tokens.
-            let _ = self.tokens.take(1, now);
-            if let Some(slot) = self.slots.take(flight) {
-                lane.queue(slot, io);
-            }
+        if !self.start_request(lane, flight) {
+            return false;
         }
         if self.counting {
             let lag_ns = now.saturating_sub(next.due_ns);

@@ -144,6 +144,32 @@ impl Buffers {
             .piece(usize::try_from(start).ok()?, len)
     }
 
+    /// Copies bytes into the payload, where no write in flight takes its data; `false` beyond it.
+    pub fn copy_to_payload(&self, start: u32, bytes: &[u8]) -> bool {
+        let Some(piece) = self.payload(start, bytes.len()) else {
+            return false;
+        };
+        // SAFETY: a piece points to that many bytes of the mapping, `bytes` is none of it, and no
+        // reference to the mapping exists. The part of a slot has one owner, who holds the run.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), piece.pointer(), bytes.len());
+        }
+        true
+    }
+
+    /// Copies bytes out of the payload, as above.
+    pub fn copy_from_payload(&self, start: u32, bytes: &mut [u8]) -> bool {
+        self.payload(start, bytes.len())
+            .is_some_and(|piece| copy_from(piece, bytes))
+    }
+
+    /// Copies out what was read into a slot's buffer, while nothing is in flight there; `false`
+    /// beyond it.
+    pub fn copy_from_slot(&self, slot: u32, bytes: &mut [u8]) -> bool {
+        self.slot(slot, bytes.len())
+            .is_some_and(|piece| copy_from(piece, bytes))
+    }
+
     /// What a slot's buffer holds, while nothing is in flight there.
     #[cfg(test)]
     pub fn copy_of_slot(&self, slot: u32, len: usize) -> Vec<u8> {
@@ -160,6 +186,18 @@ impl Buffers {
                 .and_then(|region| region.piece(0, region.len))
         })
     }
+}
+
+fn copy_from(piece: Piece<'_>, bytes: &mut [u8]) -> bool {
+    if piece.len() != bytes.len() {
+        return false;
+    }
+    // SAFETY: a piece points to that many bytes of the mapping, all initialised (zeroed at first),
+    // and `bytes` is none of it.
+    unsafe {
+        std::ptr::copy_nonoverlapping(piece.pointer(), bytes.as_mut_ptr(), bytes.len());
+    }
+    true
 }
 
 #[cfg(test)]
