@@ -5,14 +5,22 @@
 //! leaves at once and is counted: it is kept, only its place in the tape is not its own.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::request::Request;
 
+/// How many places from the end a request is still put into its place by moving the others.
+const NEAR: usize = 32;
+
 /// Sorts by time within a window.
+///
+/// Most requests come in order but for the few that were outstanding together: these are put into
+/// their place near the end of a queue. The others wait in a heap, where each costs more.
 #[derive(Debug)]
 pub struct TimeSorter {
-    waiting: BinaryHeap<Reverse<Waiting>>,
+    /// In order.
+    queue: VecDeque<Waiting>,
+    far: BinaryHeap<Reverse<Waiting>>,
     window_ns: u64,
     capacity: usize,
     arrivals: u64,
@@ -46,7 +54,8 @@ impl TimeSorter {
     /// `capacity` requests wait.
     pub fn new(window_ns: u64, capacity: usize) -> TimeSorter {
         TimeSorter {
-            waiting: BinaryHeap::new(),
+            queue: VecDeque::new(),
+            far: BinaryHeap::new(),
             window_ns,
             capacity,
             arrivals: 0,
@@ -58,21 +67,29 @@ impl TimeSorter {
 
     /// Takes a request. [`TimeSorter::pop`] may have some to give afterwards.
     pub fn push(&mut self, request: Request) {
-        self.latest_ns = self.latest_ns.max(request.time_ns);
+        let time_ns = request.time_ns;
+        self.latest_ns = self.latest_ns.max(time_ns);
         let waiting = Waiting {
-            time_ns: request.time_ns,
+            time_ns,
             arrival: self.arrivals,
             request,
         };
         self.arrivals += 1;
-        self.waiting.push(Reverse(waiting));
+        let later = self.queue.iter().rev().take(NEAR + 1);
+        match later.take_while(|other| other.time_ns > time_ns).count() {
+            0 => self.queue.push_back(waiting),
+            later if later <= NEAR => self.queue.insert(self.queue.len() - later, waiting),
+            _ => self.far.push(Reverse(waiting)),
+        }
     }
 
     /// The next request whose turn has come.
     pub fn pop(&mut self) -> Option<Request> {
-        let Reverse(first) = self.waiting.peek()?;
-        let waited = self.latest_ns.saturating_sub(first.time_ns);
-        if waited < self.window_ns && self.waiting.len() <= self.capacity {
+        let first = self.queue.front().into_iter();
+        let far = self.far.peek().map(|Reverse(far)| far);
+        let first_ns = first.chain(far).map(|waiting| waiting.time_ns).min()?;
+        let waited = self.latest_ns.saturating_sub(first_ns);
+        if waited < self.window_ns && self.waiting() <= self.capacity {
             return None;
         }
         self.leave()
@@ -80,7 +97,11 @@ impl TimeSorter {
 
     /// The next request, whether its turn has come or not: for the end of the input.
     pub fn leave(&mut self) -> Option<Request> {
-        let Reverse(first) = self.waiting.pop()?;
+        let first = match (self.queue.front(), self.far.peek()) {
+            (Some(near), Some(Reverse(far))) if far < near => self.far.pop().map(|first| first.0),
+            (None, _) => self.far.pop().map(|first| first.0),
+            _ => self.queue.pop_front(),
+        }?;
         if first.time_ns < self.left_to_ns {
             self.late += 1;
         }
@@ -95,7 +116,7 @@ impl TimeSorter {
 
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.queue.len() + self.far.len()
     }
 }
 
@@ -135,6 +156,36 @@ mod tests {
     fn no_more_than_the_capacity_waits() {
         // The third arrival pushes out the least of three: 2, then 1 is late.
         assert_eq!(sort(1000, 2, &[3, 2, 4, 1]), (vec![2, 1, 3, 4], 1));
+    }
+
+    /// Near and far disorder, and equal times: as a stable sort has them.
+    #[test]
+    fn any_order_within_the_window_is_a_stable_sort() {
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) % below
+        };
+        for spread in [1, 10, 100, 1000, 100_000] {
+            let mut sorter = TimeSorter::new(u64::MAX, usize::MAX);
+            let mut expected: Vec<(u64, u64)> = (0..5000)
+                .map(|number| (number * 10 + random(spread), number))
+                .collect();
+            for (time_ns, number) in &expected {
+                sorter.push(Request {
+                    time_ns: *time_ns,
+                    offset_bytes: *number,
+                    ..Request::default()
+                });
+            }
+            expected.sort();
+            let sorted = std::iter::from_fn(|| sorter.leave());
+            let sorted: Vec<(u64, u64)> = sorted
+                .map(|request| (request.time_ns, request.offset_bytes))
+                .collect();
+            assert!(sorted == expected, "{spread}");
+            assert_eq!(sorter.late(), 0);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::log_header::LogHeader;
 
 /// FILETIME of 1970-01-01.
 const UNIX_FILETIME: i64 = 116_444_736_000_000_000;
-const NS_PER_SECOND: i128 = 1_000_000_000;
+const NS_PER_SECOND: u64 = 1_000_000_000;
 const NS_PER_FILETIME: i128 = 100;
 
 /// Where the times of a trace come from (`Wnode.ClientContext`).
@@ -30,6 +30,10 @@ pub struct Clock {
     ticks: i64,
     ns: i64,
     perf_frequency: i64,
+    /// Nanoseconds of a tick of the clock and of the performance counter, where they are whole:
+    /// saves a division of 128 bits.
+    whole_ns: Option<i64>,
+    whole_perf_ns: Option<u64>,
 }
 
 impl Clock {
@@ -66,6 +70,11 @@ impl Clock {
             ticks,
             ns,
             perf_frequency: header.perf_frequency,
+            whole_ns: (ns % ticks == 0).then_some(ns / ticks),
+            whole_perf_ns: u64::try_from(header.perf_frequency)
+                .ok()
+                .filter(|frequency| *frequency > 0 && NS_PER_SECOND.is_multiple_of(*frequency))
+                .map(|frequency| NS_PER_SECOND / frequency),
         })
     }
 
@@ -78,17 +87,23 @@ impl Clock {
     #[inline]
     pub fn since_start_ns(&self, ticks: i64) -> i128 {
         let since = i128::from(ticks) - i128::from(self.start_ticks);
-        since * i128::from(self.ns) / i128::from(self.ticks)
+        match self.whole_ns {
+            Some(ns) => since * i128::from(ns),
+            None => since * i128::from(self.ns) / i128::from(self.ticks),
+        }
     }
 
     /// Length of a span of the performance counter, whatever the trace's clock is; `None` if its
     /// frequency is not known or the span is beyond 64 bits of nanoseconds.
     #[inline]
     pub fn perf_span_ns(&self, ticks: u64) -> Option<u64> {
+        if let Some(ns) = self.whole_perf_ns {
+            return ticks.checked_mul(ns);
+        }
         if self.perf_frequency <= 0 {
             return None;
         }
-        let ns = i128::from(ticks) * NS_PER_SECOND / i128::from(self.perf_frequency);
+        let ns = i128::from(ticks) * i128::from(NS_PER_SECOND) / i128::from(self.perf_frequency);
         u64::try_from(ns).ok()
     }
 

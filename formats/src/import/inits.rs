@@ -1,6 +1,6 @@
 //! Requests of Windows that have begun: what their Init events told.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 /// Most requests that are remembered.
 const MAX_OPEN: usize = 1 << 16;

@@ -9,8 +9,8 @@ use crate::tape::{Anchor, Counters, Device, Header, Level, Loss, Summary, TapeEr
 
 /// For how long a request waits for others that were issued earlier and took longer, in a trace.
 pub(super) const WINDOW_NS: u64 = 1_000_000_000;
-/// Most requests that wait.
-const WINDOW_REQUESTS: usize = 1 << 17;
+/// Most requests that wait: with one more, a power of two, up to which a queue grows.
+const WINDOW_REQUESTS: usize = (1 << 17) - 1;
 /// Added to times while they are sorted: a request may be issued before the trace began.
 const BIAS_NS: u64 = 1 << 62;
 

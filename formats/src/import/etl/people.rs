@@ -1,10 +1,10 @@
 //! Processes and threads of the traced system.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use etl_parse::Event;
 use etl_parse::kernel::{ProcessInfo, ThreadInfo};
+use foldhash::{HashMap, HashMapExt};
 
 use crate::request::Process;
 
@@ -33,13 +33,24 @@ impl Default for People {
 
 impl People {
     /// Takes what an event says of a process or thread; the latest word counts.
+    #[inline]
     pub fn learn(&mut self, event: &Event<'_>) {
-        if let Some(process) = ProcessInfo::parse(event) {
-            let (id, name) = (process.process_id, process.image.into());
-            insert(&mut self.names, id, name, MAX_PROCESSES);
-        } else if let Some(thread) = ThreadInfo::parse(event) {
-            let (id, process) = (thread.thread_id, thread.process_id);
-            insert(&mut self.threads, id, process, MAX_THREADS);
+        const PROCESSES: u16 = 0x03;
+        const THREADS: u16 = 0x05;
+        match event.hook().map(|hook| hook >> 8) {
+            Some(PROCESSES) => {
+                if let Some(process) = ProcessInfo::parse(event) {
+                    let (id, name) = (process.process_id, process.image.into());
+                    insert(&mut self.names, id, name, MAX_PROCESSES);
+                }
+            }
+            Some(THREADS) => {
+                if let Some(thread) = ThreadInfo::parse(event) {
+                    let (id, process) = (thread.thread_id, thread.process_id);
+                    insert(&mut self.threads, id, process, MAX_THREADS);
+                }
+            }
+            _ => {}
         }
     }
 

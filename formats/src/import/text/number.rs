@@ -122,7 +122,7 @@ mod tests {
         for wrong in ["", "-1", "1e3", "n/a", "18446744073709551616", "."] {
             assert!(scaled(wrong, Mark::Point, 0).is_err(), "{wrong}");
         }
-        assert_eq!(whole(" 0x4e5ec22e00"), Ok(336_597_986_816));
+        assert_eq!(whole(" 0x4e5ec22e00"), Ok(336_597_233_152));
         assert_eq!(whole("723291 "), Ok(723_291));
         assert!(whole("0x").is_err() && whole("-1").is_err());
     }

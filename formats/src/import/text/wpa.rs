@@ -429,7 +429,7 @@ impl<R: BufRead> Rows for Table<R> {
         1
     }
 
-    /// A table is in whatever order its user likes: up to 131,072 rows are sorted whole.
+    /// A table is in whatever order its user likes: up to 131,071 rows are sorted whole.
     fn window_ns(&self) -> u64 {
         u64::MAX
     }
