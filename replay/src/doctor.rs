@@ -24,7 +24,7 @@ pub fn doctor() -> Vec<Finding> {
 }
 
 /// Nothing can be replayed on this operating system.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 pub fn doctor() -> Vec<Finding> {
     vec![Finding {
         subject: "engines",
@@ -33,6 +33,16 @@ pub fn doctor() -> Vec<Finding> {
         remedy: None,
     }]
 }
+
+/// Looks at the completion ports, the right to open disks and the place of scratch files.
+#[cfg(windows)]
+pub fn doctor() -> Vec<Finding> {
+    vec![windows::ports(), windows::disks(), windows::scratch()]
+}
+
+#[cfg(windows)]
+#[path = "windows/doctor.rs"]
+mod windows;
 
 #[cfg(target_os = "linux")]
 mod linux {

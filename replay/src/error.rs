@@ -6,6 +6,21 @@ use std::path::PathBuf;
 use iotape_formats::Op;
 use thiserror::Error;
 
+/// What rids a target of what it carries.
+const WIPE: &str = if cfg!(windows) {
+    "diskpart (select disk, clean)"
+} else {
+    "wipefs"
+};
+/// Who may open a target.
+const PRIVILEGED: &str = if cfg!(windows) {
+    "administrator"
+} else {
+    "root or as a member of the device's group"
+};
+/// The variable that says where scratch files go.
+const TEMPORARY: &str = if cfg!(windows) { "TMP" } else { "TMPDIR" };
+
 /// Why a replay was refused or broke off. Everything up to and including [`ReplayError::Busy`] is
 /// found before the target is touched.
 #[derive(Debug, Error)]
@@ -19,8 +34,9 @@ pub enum ReplayError {
     },
     /// The system refuses access.
     #[error(
-        "{}: permission denied to open it for {access}; run as root or as a member of the device's group",
-        path.display()
+        "{}: permission denied to open it for {access}; run as {privileged}",
+        path.display(),
+        privileged = PRIVILEGED
     )]
     PermissionDenied {
         /// The target.
@@ -49,6 +65,23 @@ pub enum ReplayError {
         path: PathBuf,
         /// For an NVMe controller: which block device to name.
         hint: String,
+    },
+    /// A volume or another device of Windows.
+    #[error(
+        "{}: is neither a disk nor a file; name a whole disk (\\\\.\\PhysicalDrive1) or a regular file",
+        path.display()
+    )]
+    NoDiskOrFile {
+        /// The target.
+        path: PathBuf,
+    },
+    /// The disk that the system runs from.
+    #[error("{}: Windows runs from it ({directory}); use --skip-writes to only read", path.display())]
+    SystemDisk {
+        /// The target.
+        path: PathBuf,
+        /// Where Windows is.
+        directory: String,
     },
     /// The device or file cannot be written.
     #[error("{}: is read-only, and the tape changes data; use --skip-writes to replay the rest", path.display())]
@@ -106,8 +139,9 @@ pub enum ReplayError {
     },
     /// It carries something that somebody may want to keep.
     #[error(
-        "{}: carries {what} (signature at byte {offset_bytes}); if that is no longer wanted, remove it with wipefs, or use --skip-writes to only read",
-        path.display()
+        "{}: carries {what} (signature at byte {offset_bytes}); if that is no longer wanted, remove it with {wipe}, or use --skip-writes to only read",
+        path.display(),
+        wipe = WIPE
     )]
     Signature {
         /// The target.
@@ -321,8 +355,9 @@ pub enum ReplayError {
     /// There is no room for a scratch file.
     #[error(
         "{}: {free_bytes} bytes free, of which a scratch file takes a quarter: too little for the tape, which needs at least {needed_bytes} bytes; \
-         set TMPDIR to a directory with more room, or name a target",
-        directory.display()
+         set {variable} to a directory with more room, or name a target",
+        directory.display(),
+        variable = TEMPORARY
     )]
     NoRoomForScratch {
         /// Where it was to be made.
@@ -333,7 +368,11 @@ pub enum ReplayError {
         needed_bytes: u64,
     },
     /// The scratch file could not be made or filled.
-    #[error("{}: cannot make a scratch file: {source}; set TMPDIR to another directory, or name a target", directory.display())]
+    #[error(
+        "{}: cannot make a scratch file: {source}; set {variable} to another directory, or name a target",
+        directory.display(),
+        variable = TEMPORARY
+    )]
     Scratch {
         /// Where it was to be made.
         directory: PathBuf,

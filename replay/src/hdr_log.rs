@@ -62,13 +62,19 @@ impl HdrLog {
     }
 
     /// Seconds since the log was begun.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "no runs there"))]
+    #[cfg_attr(
+        not(any(target_os = "linux", windows)),
+        expect(dead_code, reason = "no runs there")
+    )]
     pub(crate) fn elapsed_s(&self) -> f64 {
         self.lock().began.elapsed().as_secs_f64()
     }
 
     /// Adds a line.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "no runs there"))]
+    #[cfg_attr(
+        not(any(target_os = "linux", windows)),
+        expect(dead_code, reason = "no runs there")
+    )]
     pub(crate) fn line(&self, text: &str) {
         let mut shared = self.lock();
         if shared.failed.is_none()

@@ -19,35 +19,41 @@ mod options;
 mod sim_spec;
 mod source;
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod content;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod engine;
 #[cfg(target_os = "linux")]
 mod host;
-#[cfg(target_os = "linux")]
+#[cfg(windows)]
+#[path = "windows/host.rs"]
+mod host;
+#[cfg(any(target_os = "linux", windows))]
 mod map;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod measure;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod plan;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod replay;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod report;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod run;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod slots;
 #[cfg(target_os = "linux")]
 mod sys;
-#[cfg(target_os = "linux")]
+#[cfg(windows)]
+#[path = "windows/sys/mod.rs"]
+mod sys;
+#[cfg(any(target_os = "linux", windows))]
 mod target;
 #[cfg(all(test, target_os = "linux"))]
 mod testing;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 mod tokens;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 mod unsupported;
 
 pub use doctor::{Finding, doctor};
@@ -61,9 +67,9 @@ pub use sim_spec::{Distribution, SimSpec, SimSpecError, Stall};
 
 pub use source::{Row, Source, SourceError, TapeSource};
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub use host::host;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
 pub use replay::Replay;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 pub use unsupported::{Replay, host};

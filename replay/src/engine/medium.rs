@@ -22,6 +22,7 @@ pub struct Disk {
     /// Whether the target is a block device, which discards otherwise than a file.
     pub block_device: bool,
     /// Longest requests that the kernel passes on to the device whole.
+    #[cfg_attr(windows, expect(dead_code, reason = "io_uring asks"))]
     pub unsplit: Unsplit,
 }
 

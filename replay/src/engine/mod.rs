@@ -1,5 +1,9 @@
 //! Engines: what carries operations to a target and brings their completions back.
 
+#[cfg(any(windows, test))]
+mod coarse;
+#[cfg(windows)]
+pub mod iocp;
 mod medium;
 pub mod null;
 pub mod sim;
@@ -11,6 +15,8 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+#[cfg(windows)]
+pub use iocp::IocpEngine as SystemEngine;
 pub use medium::{Disk, Medium, Unsplit};
 #[cfg(target_os = "linux")]
 pub use uring::UringEngine as SystemEngine;

@@ -67,6 +67,8 @@ pub struct Filter {
     pub no_discard: bool,
     /// Leaves out write-zeroes.
     pub no_write_zeroes: bool,
+    /// Leaves out flushes.
+    pub no_flush: bool,
 }
 
 impl Filter {
@@ -78,6 +80,7 @@ impl Filter {
             _ if op.changes_data() && self.skip_writes => Some(SkipReason::ChangesData),
             Op::Discard if self.no_discard => Some(SkipReason::NotOnTarget),
             Op::WriteZeroes if self.no_write_zeroes => Some(SkipReason::NotOnTarget),
+            Op::Flush if self.no_flush => Some(SkipReason::NotOnTarget),
             _ => None,
         }
     }

@@ -115,6 +115,8 @@ pub fn supported(
     let filter = Filter {
         no_discard: discard.is_some(),
         no_write_zeroes: zeroes.is_some(),
+        // Where a target that is only read cannot be flushed, there is nothing to flush either.
+        no_flush: targets.iter().any(|target| !target.flushes),
         ..filter
     };
     match (discard.or(zeroes), options.unsupported) {

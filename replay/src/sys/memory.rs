@@ -179,6 +179,7 @@ impl Buffers {
     }
 
     /// Both regions whole, slots first; `None` where there is none.
+    #[cfg(target_os = "linux")]
     pub fn regions(&self) -> [Option<Piece<'_>>; 2] {
         [&self.slots, &self.payload].map(|region| {
             region

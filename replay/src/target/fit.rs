@@ -1,6 +1,7 @@
 //! What is checked of every open target before anything is written to it.
 
 use std::io;
+use std::sync::Arc;
 
 use super::signature::{self, REGION_BYTES, Regions};
 use super::{Access, Target};
@@ -65,7 +66,7 @@ fn read_region(target: &Target, start: u64, len: u64) -> Result<Vec<u8>, ReplayE
     let piece = buffers
         .payload(0, len)
         .ok_or_else(|| failed(io::ErrorKind::OutOfMemory.into()))?;
-    let read = sys::read_at(&*target.file, piece, start)
+    let read = sys::read_at(Arc::as_ref(&target.file), piece, start)
         .map_err(|errno| failed(io::Error::from_raw_os_error(errno)))?;
     Ok(buffers.payload_bytes()[..read.min(len)].to_vec())
 }

@@ -19,6 +19,8 @@ mod open;
 mod scratch;
 mod scratch_size;
 mod signature;
+#[cfg(any(windows, test))]
+mod windows;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +31,9 @@ use crate::sys;
 
 pub use access::Access;
 pub use scratch_size::ScratchNeeds;
+
+#[cfg(windows)]
+pub use windows::{Identity, Volume, default_directory, identity, make_scratch, open};
 
 #[cfg(target_os = "linux")]
 pub use facts::filesystem;
@@ -58,6 +63,8 @@ pub struct Target {
     pub discards: bool,
     /// Whether it zeroes a range without being sent the zeroes. Known of block devices only.
     pub zeroes: bool,
+    /// Whether it takes flushes as it is open.
+    pub flushes: bool,
     /// Why requests end in memory rather than on a device.
     pub cached: Option<String>,
     /// Longest requests that the kernel does not split.

@@ -100,6 +100,7 @@ fn open_block_device(path: &Path, access: Access, stat: &Stat) -> Result<Target,
         block_device: true,
         discards: number("queue/discard_max_bytes") != Some(0),
         zeroes: number("queue/write_zeroes_max_bytes") != Some(0),
+        flushes: true,
         queue_requests: device
             .as_ref()
             .and_then(|device| device.disk_number("queue/nr_requests")),
@@ -185,6 +186,7 @@ pub(super) fn describe_file(
         block_device: false,
         discards: true,
         zeroes: true,
+        flushes: true,
         queue_requests: None,
         unsplit: Unsplit::ANY,
         facts: result::Target {
