@@ -3,7 +3,7 @@
 use std::io::{BufReader, Seek};
 
 use iotape_capture::{
-    Bounds, Destination, Ended, Options, Progress, Report, Session, TapeFiles, User,
+    Bounds, Destination, Ended, Options, Progress, Report, Session, TapeFiles, User, Warning,
 };
 use iotape_formats::tape::{Layer, TapeReader};
 use serde::Serialize;
@@ -53,7 +53,8 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     warn_of_unpaired(&report, args.backend);
     warn_of_early_end(&report);
     show_report(args, &report, &files)?;
-    let lossy = report.summary.counters.lost_events > 0;
+    let unseen = |warning: &Warning| matches!(warning, Warning::ProcessorAdded { .. });
+    let lossy = report.summary.counters.lost_events > 0 || report.warnings.iter().any(unseen);
     Ok(Outcome::flawed_if(lossy || report.ended == Ended::LowSpace))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iotape_formats::event::{Event, Step};
 use iotape_formats::pairing::Pairing;
-use iotape_formats::tape::{Anchor, Counters, Loss};
+use iotape_formats::tape::{Anchor, Counters, Loss, LossReason};
 use iotape_formats::tracepoint::{BlockRecord, record_id};
 use iotape_formats::{DeviceIndex, Process, Request};
 use rustix::event::Timespec;
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const GRACE_NS: u64 = 1_000_000_000;
 /// How often progress is told and the system is looked at.
 const SECOND_NS: u64 = 1_000_000_000;
+/// How often processors that come online are looked for.
+const LOOK_NS: u64 = 100_000_000;
 /// How often both clocks are read.
 const ANCHOR_NS: u64 = 10_000_000_000;
 
@@ -45,6 +47,7 @@ pub(super) struct Recorder<'a, 'scope> {
     /// When the recording ended for its requests, and why.
     ending: Option<(u64, Ended)>,
     told_ns: u64,
+    looked_ns: u64,
     anchored_ns: u64,
     totals: Totals,
 }
@@ -118,6 +121,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             start_ns,
             ending: None,
             told_ns: start_ns,
+            looked_ns: start_ns,
             anchored_ns: start_ns,
             totals: Totals::default(),
         }
@@ -243,11 +247,14 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             self.anchored_ns = now_ns;
             self.batch.anchor = Some(self.anchor());
         }
+        if now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
+            self.add_processors(now_ns);
+            self.looked_ns = now_ns;
+        }
         if now_ns.saturating_sub(self.told_ns) < SECOND_NS {
             return;
         }
         self.told_ns = now_ns;
-        self.add_processors(now_ns);
         self.intake.find_gone(&mut self.warnings);
         progress(&Progress {
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.start_ns)),
@@ -264,8 +271,14 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     fn add_processors(&mut self, now_ns: u64) {
         for cpu in self.source.add_processors(&self.plan, now_ns) {
             self.warnings.push(Warning::ProcessorAdded { cpu });
-            let at_ns = now_ns.saturating_sub(self.intake.zero_ns);
-            self.intake.pairing.lost(at_ns);
+            // How many nobody counted.
+            self.intake.lost(Lost {
+                from_ns: self.looked_ns,
+                to_ns: now_ns,
+                events: 0,
+                requests: None,
+                reason: LossReason::Unknown,
+            });
         }
     }
 

@@ -69,8 +69,8 @@ pub(super) struct Rings {
     open_gaps: usize,
     scratch: Vec<u8>,
     order: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Processors that came online and cannot be recorded.
-    closed: Vec<u32>,
+    /// Processors that came online and cannot be recorded, and since when.
+    closed: Vec<(u32, u64)>,
 }
 
 impl Rings {
@@ -126,9 +126,18 @@ impl Source for Rings {
     }
 
     fn add_processors(&mut self, plan: &Plan, now_ns: u64) -> Vec<u32> {
+        let Ok(mut online) = arm::online_cpus() else {
+            return Vec::new();
+        };
+        // Events do not outlive their processor's going offline, and not every kernel hangs up.
+        let gone: Vec<u32> = self.cpus().filter(|cpu| !online.contains(cpu)).collect();
+        for cpu in gone {
+            self.mark_dead(cpu);
+        }
         let known: Vec<u32> = self.cpus().collect();
-        let mut online = arm::online_cpus().unwrap_or_default();
-        online.retain(|cpu| !known.contains(cpu) && !self.closed.contains(cpu));
+        online.retain(|cpu| {
+            !known.contains(cpu) && !self.closed.iter().any(|(closed, _)| closed == cpu)
+        });
         online.retain(|cpu| match plan.open(*cpu) {
             Ok(Some(opened)) if opened.arm().is_ok() => {
                 self.add(*cpu, opened.ring, opened.others, now_ns);
@@ -138,7 +147,7 @@ impl Source for Rings {
             Ok(_) => false,
             // The rights to open events have been given up: said once.
             Err(_) => {
-                self.closed.push(*cpu);
+                self.closed.push((*cpu, now_ns));
                 true
             }
         });
@@ -181,6 +190,15 @@ impl Source for Rings {
         for ring in &mut self.rings {
             ring.tell_lost(now_ns, None, told);
             ring.close_gap(&mut self.open_gaps, told);
+        }
+        for (_, from_ns) in self.closed.drain(..) {
+            told(Told::Lost(Lost {
+                from_ns,
+                to_ns: now_ns,
+                events: 0,
+                requests: None,
+                reason: LossReason::Unknown,
+            }));
         }
     }
 }

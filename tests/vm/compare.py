@@ -1,0 +1,148 @@
+"""Compares what a guest recorded with blktrace's own account and with numbers computed by hand.
+
+Usage: compare.py PROGRAM FOLDER. Reads blktrace's files through blkparse, and tapes through `export`.
+"""
+
+import collections
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+
+PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
+FAILURES = []
+
+
+def check(name, seen, expected):
+    """Says whether two values are equal."""
+    good = seen == expected
+    print(f"{'ok  ' if good else 'FAIL'} {name}: {seen}" + ("" if good else f", expected {expected}"))
+    if not good:
+        FAILURES.append(name)
+
+
+def rows_of(tape):
+    command = [PROGRAM, "export", FOLDER / tape, "--to", "csv"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return list(csv.DictReader(text.splitlines()))
+
+
+def info_of(tape):
+    command = [PROGRAM, "info", FOLDER / tape, "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def totals(rows, device=None):
+    """Requests and bytes of each operation."""
+    sums = collections.defaultdict(lambda: [0, 0])
+    for row in rows:
+        if device in (None, row["device"]):
+            sums[row["op"]][0] += 1
+            sums[row["op"]][1] += int(row["length_bytes"])
+    return {op: tuple(pair) for op, pair in sums.items()}
+
+
+def blktrace_requests(name):
+    """Issued requests as blkparse shows them: operation, bytes, nanoseconds until completion."""
+    shape = "%a %d %S %n %T %t\\n"
+    command = ["blkparse", "-q", "-i", name, "-f", shape]
+    text = subprocess.run(command, check=True, capture_output=True, text=True, cwd=FOLDER).stdout
+    open_requests, done = {}, []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) != 6 or words[0] not in "DC":
+            continue
+        action, rwbs, sector, sectors, seconds, nanos = words
+        time = int(seconds) * 10**9 + int(nanos)
+        kind = {"R": "read", "W": "write", "D": "discard"}.get(rwbs[0], "flush")
+        if sectors == "0":
+            kind = "flush"
+        key = (kind, sector, sectors)
+        if action == "D":
+            open_requests[key] = time
+            done.append([kind, int(sectors) * 512, None, key])
+        elif key in open_requests:
+            issued = open_requests.pop(key)
+            for request in reversed(done):
+                if request[3] == key and request[2] is None:
+                    request[2] = time - issued
+                    break
+    return done
+
+
+def quantile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def near(name, seen, expected):
+    """Within five parts in a hundred."""
+    good = abs(seen - expected) <= 0.05 * expected
+    print(f"{'ok  ' if good else 'FAIL'} {name}: {seen / 1e3:.1f} us, blktrace {expected / 1e3:.1f} us")
+    if not good:
+        FAILURES.append(name)
+
+
+def beside_blktrace(backend):
+    rows, peer = rows_of(f"{backend}.iotape"), blktrace_requests(backend)
+    sums = collections.defaultdict(lambda: [0, 0])
+    for kind, size, _, _ in peer:
+        sums[kind][0] += 1
+        sums[kind][1] += size
+    check(f"{backend}: requests and bytes", totals(rows), {op: tuple(pair) for op, pair in sums.items()})
+    info = info_of(f"{backend}.iotape")
+    check(f"{backend}: lost, unpaired", (info["lost_events"], info["unpaired"]), (0, 0))
+    for op in ("read", "write"):
+        ours = [int(row["latency_ns"]) for row in rows if row["op"] == op and row["latency_ns"]]
+        theirs = [latency for kind, _, latency, _ in peer if kind == op and latency is not None]
+        for share in (0.5, 0.99):
+            near(f"{backend}: {op} p{share * 100:g}", quantile(ours, share), quantile(theirs, share))
+
+
+def stacks():
+    mib = 1 << 20
+    stack = rows_of("stack.iotape")
+    devices = sorted({row["device"] for row in stack})
+    dm = next(name for name in devices if name.startswith("dm-"))
+    # 64 writes of 256 KiB: md cuts each into four chunks of 64 KiB, two for each disk.
+    check("dm layer", totals(stack, dm), {"write": (64, 16 * mib)})
+    check("md layer: bytes", totals(stack, "md0")["write"][1], 16 * mib)
+    for disk in ("nvme1n1", "nvme2n1"):
+        check(f"{disk} below", totals(stack, disk), {"write": (128, 8 * mib)})
+    parents = {device["name"]: device["parents"] for device in info_of("stack.iotape")["devices"]}
+    check("topology", parents, {dm: ["md0"], "md0": ["nvme1n1", "nvme2n1"], "nvme1n1": [], "nvme2n1": []})
+    check("leaves count each byte once", totals(rows_of("leaves.iotape"))["read"][1], 16 * mib)
+    partition = rows_of("partition.iotape")
+    check("partition", totals(partition), {"write": (5, 5 * 4096)})
+    check("its offsets", [int(row["offset_bytes"]) // 4096 for row in partition], [7, 8, 9, 10, 11])
+
+
+def main():
+    for backend in ("perf", "ftrace"):
+        beside_blktrace(backend)
+    stacks()
+    for backend in ("perf", "ftrace"):
+        info = info_of(f"unplugged-{backend}.iotape")
+        run = json.loads((FOLDER / f"unplugged-{backend}.json").read_text())["runs"][0]
+        # Reads are also those of whoever looks at the disk.
+        asked, seen = run["by_op"]["write"]["requests"], info["by_op"]["write"]["requests"]
+        print(f"     processor unplugged, {backend}: {seen} of {asked} writes, lost {info['lost_events']}")
+        check(f"tape of {backend} is whole", info["complete"], True)
+        if backend == "perf":
+            # What was missed until the processor was opened again: a loss of unknown size.
+            reasons = [loss["reason"] for loss in info["losses"]]
+            check("perf says that it missed something", reasons, ["unknown"])
+            good = seen >= 0.8 * asked
+            print(f"{'ok  ' if good else 'FAIL'} perf goes on with the processor")
+            if not good:
+                FAILURES.append("perf goes on")
+        else:
+            check("ftrace misses nothing while a processor goes and comes", seen, asked)
+    before = (FOLDER / "before").read_text()
+    check("tracing state after all", (FOLDER / "after").read_text(), before)
+    check("tracing state after kill -9", (FOLDER / "after-kill").read_text(), before)
+    sys.exit(1 if FAILURES else 0)
+
+
+main()
