@@ -57,8 +57,12 @@ pub fn run<E: Engine>(
         run.feed.wait(TICK);
     }
     run.restart_clock(lane.engine.now_ns());
+    let mut spinning_since_ns = None;
     loop {
         let now = lane.engine.now_ns();
+        if let Some(since_ns) = spinning_since_ns.take() {
+            lane.spun_ns += now.saturating_sub(since_ns);
+        }
         if now >= run.due_ns {
             run.on_time(now, Some(progress));
         }
@@ -77,13 +81,12 @@ pub fn run<E: Engine>(
         }
         let wait = run.wait_for::<E>(idle, now);
         lane.engine.turn(wait, &mut lane.done)?;
-        let before = now;
+        if wait == Wait::No && lane.done.is_empty() {
+            spinning_since_ns = Some(now);
+        }
         let now = lane.engine.now_ns();
         if now >= run.due_ns {
             run.on_time(now, Some(progress));
-        }
-        if wait == Wait::No && lane.done.is_empty() {
-            lane.spun_ns += now.saturating_sub(before);
         }
         run.reap(&mut lane, now);
         if run.stalled(now) {
