@@ -61,6 +61,8 @@ pub struct Tally {
     pub passes: u64,
     /// Submitted requests.
     pub submitted: u64,
+    /// The same by action, and their bytes as they stand on the tape.
+    pub by_action: [(u64, u64); Action::ALL.len()],
     /// Those that waited for the completion of another.
     pub dependent: u64,
     /// How far the tape was from the order of its times, where that mattered.
@@ -289,10 +291,17 @@ impl Tally {
         }
     }
 
-    /// Rows that were submitted or left out.
-    pub fn accounted(&self) -> u64 {
-        let skipped = self.skipped.values().map(|(requests, _)| requests);
-        self.submitted + skipped.sum::<u64>()
+    /// Of these operations, what was submitted or left out: requests, and bytes.
+    pub fn accounted(&self, ops: &[Op]) -> (u64, u64) {
+        let skipped = self.skipped.iter().filter(|((op, _), _)| ops.contains(op));
+        let submitted = Action::ALL.into_iter().zip(&self.by_action);
+        let submitted = submitted.filter(|(action, _)| ops.contains(&action.op()));
+        skipped
+            .map(|(_, totals)| totals)
+            .chain(submitted.map(|(_, totals)| totals))
+            .fold((0, 0), |(requests, bytes), (more, more_bytes)| {
+                (requests + more, bytes.saturating_add(*more_bytes))
+            })
     }
 
     fn add(&mut self, batch: &Batch) {
@@ -308,10 +317,15 @@ impl Tally {
         for (io, remapped) in batch.ios[..used].iter().zip(&batch.remapped) {
             self.with_range += u64::from(io.action != Action::Flush);
             self.remapped += u64::from(*remapped);
+            let (requests, bytes) = &mut self.by_action[io.action.index()];
+            *requests += 1;
+            *bytes = bytes.saturating_add(io.length);
         }
         self.add_targets(&batch.ios[..used]);
-        for (_, more) in batch.widened.iter().filter(|(place, _)| *place < used) {
+        for (place, more) in batch.widened.iter().filter(|(place, _)| *place < used) {
             self.widened += 1;
+            let (_, bytes) = &mut self.by_action[batch.ios[*place].action.index()];
+            *bytes = bytes.saturating_sub(*more);
             self.widened_bytes = self.widened_bytes.saturating_add(*more);
         }
         let counts_from = batch.counts_from.min(used);

@@ -235,7 +235,6 @@ impl<S: Source> Replay<S> {
             contents,
             mapping: self.options.mapping_facts(),
             summary: self.source.summary(),
-            accounted: tally.accounted(),
             devices: self.rules.mapping.most_devices_together(),
             finished: self.source.finished(),
             damage: self.source.damage(),

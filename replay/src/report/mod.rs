@@ -43,8 +43,6 @@ pub struct Circumstances<'a> {
     pub mapping: result::Mapping,
     /// Of the tape.
     pub summary: &'a Summary,
-    /// Requests of the tape that were submitted or left out.
-    pub accounted: u64,
     /// Devices of the tape with requests.
     pub devices: usize,
     /// Whether the recording was ended cleanly.
@@ -127,7 +125,7 @@ pub fn run(outcome: Outcome, tally: &Tally, circumstances: Circumstances<'_>) ->
         reasons: Vec::new(),
         notes: Vec::new(),
     };
-    run.reasons = verdict::reasons(&run, &outcome, &circumstances);
+    run.reasons = verdict::reasons(&run, &outcome, tally, &circumstances);
     run.notes = verdict::notes(&run, &outcome, circumstances);
     run.valid = run.reasons.is_empty();
     run.intervals = outcome.intervals;

@@ -4,6 +4,7 @@ use iotape_formats::Op;
 
 use super::{Circumstances, share};
 use crate::options::MappingMode;
+use crate::plan::Tally;
 use crate::result::{LoopKind, Mapping, Run, Schedule, TargetKind, WriteMode};
 use crate::run::{Ending, Outcome};
 
@@ -25,7 +26,12 @@ const DRIFT_PART: u64 = 200;
 const LITTLES_LAW: f64 = 1e-3;
 
 /// Why the run is not valid; none when it is.
-pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) -> Vec<String> {
+pub fn reasons(
+    run: &Run,
+    outcome: &Outcome,
+    tally: &Tally,
+    circumstances: &Circumstances<'_>,
+) -> Vec<String> {
     let mut reasons = endings(outcome);
     of_the_tape(circumstances, &mut reasons);
     of_the_target(circumstances, &mut reasons);
@@ -51,7 +57,7 @@ pub fn reasons(run: &Run, outcome: &Outcome, circumstances: &Circumstances<'_>) 
         of_the_tool(run, outcome, &mut reasons);
     }
     of_the_schedule(run, outcome, &mut reasons);
-    reasons.extend(of_the_requests(outcome, circumstances));
+    reasons.extend(of_the_requests(outcome, tally, circumstances));
     if let Some(verified) = run.verified.as_ref().filter(|v| v.wrong > 0) {
         reasons.push(format!(
             "{} blocks are not what was written, such as {}",
@@ -114,19 +120,50 @@ fn of_the_schedule(run: &Run, outcome: &Outcome, reasons: &mut Vec<String>) {
     }
 }
 
+/// Operations that a replay may turn into each other: a write without data may be a flush.
+const KINDS: [&[Op]; 5] = [
+    &[Op::Read],
+    &[Op::Write, Op::Flush],
+    &[Op::Discard],
+    &[Op::WriteZeroes],
+    &[Op::ZoneAppend, Op::ZoneReset, Op::Other],
+];
+
 /// A whole pass has submitted each request of the tape that was not left out, and no other.
-fn of_the_requests(outcome: &Outcome, circumstances: &Circumstances<'_>) -> Option<String> {
+fn of_the_requests(
+    outcome: &Outcome,
+    tally: &Tally,
+    circumstances: &Circumstances<'_>,
+) -> Option<String> {
     let whole = outcome.ending == Ending::Done
         && circumstances.options.repeat_for.is_none()
         && circumstances.unread.is_none()
         && circumstances.damage.is_none();
-    if !whole || circumstances.accounted == circumstances.summary.requests {
+    if !whole {
         return None;
     }
-    Some(format!(
-        "the tape's summary says {} requests, {} were submitted or left out",
-        circumstances.summary.requests, circumstances.accounted
-    ))
+    let by_op = &circumstances.summary.by_op;
+    let of = |op: Op| by_op[usize::from(op.number())];
+    for ops in KINDS {
+        let requests: u64 = ops.iter().map(|op| of(*op).requests).sum();
+        let found = tally.accounted(ops);
+        let with_bytes = &ops[..1];
+        let moved = tally.accounted(with_bytes).1;
+        if found.0 != requests || moved != of(ops[0]).bytes {
+            return Some(format!(
+                "{} {} of {moved} bytes were submitted or left out, the tape's summary says {requests} of {} bytes",
+                found.0,
+                ops[0],
+                of(ops[0]).bytes
+            ));
+        }
+    }
+    (outcome.completed != tally.submitted).then(|| {
+        format!(
+            "the bookkeeping is wrong, please report it: {} requests were handed out, {} came back",
+            tally.submitted, outcome.completed
+        )
+    })
 }
 
 fn endings(outcome: &Outcome) -> Vec<String> {
