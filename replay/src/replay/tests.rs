@@ -157,14 +157,17 @@ fn skipping_writes_opens_read_only_and_counts_them() {
         ..on(&path, false)
     };
     let run = play(&mut prepare(rows, options).unwrap(), &light());
+    // Windows flushes only what is open for writing.
+    let flushed = if cfg!(windows) { 0 } else { 500 };
     assert_eq!(
         (run.requests, run.write_mode),
-        (2_000, WriteMode::SkipWrites)
+        (1_500 + flushed, WriteMode::SkipWrites)
     );
     let skipped: Vec<_> = run
         .skipped
         .iter()
         .map(|s| (s.op.as_str(), s.requests, s.bytes))
+        .filter(|skipped| *skipped != ("flush", 500, 0))
         .collect();
     assert_eq!(
         skipped,
