@@ -7,7 +7,7 @@ use iotape_formats::Op;
 
 use super::dependency::Due;
 use super::rules::SkipReason;
-use crate::engine::Io;
+use crate::engine::{Action, Io};
 
 /// Rows of the tape in a batch.
 pub const BATCH_ROWS: usize = 4_096;
@@ -57,6 +57,17 @@ impl Batch {
         self.pass_starts.clear();
         self.used = 0;
         self.counts_from = usize::MAX;
+    }
+
+    /// Notes by how much the operation added last is longer than on the tape.
+    pub fn note_widened(&mut self, length_bytes: u64) {
+        let Some(io) = self.ios.last().filter(|io| io.action != Action::Flush) else {
+            return;
+        };
+        let more = io.length.saturating_sub(length_bytes);
+        if more > 0 {
+            self.widened.push((self.ios.len() - 1, more));
+        }
     }
 
     /// Rows of the tape in it.

@@ -9,7 +9,7 @@ use iotape_formats::Op;
 use super::dependency::{Cell, Dependencies, Due};
 use super::feed::{BATCH_ROWS, Batch, Outlet, Skip};
 use super::order::{Disorder, Order};
-use super::rules::{Planned, Rules, SkipReason};
+use super::rules::{Rules, SkipReason};
 use super::timeline::Timeline;
 
 use crate::engine::{Action, Io};
@@ -247,21 +247,18 @@ impl Sink {
     #[inline]
     fn add(&mut self, rules: &Rules, row: &Row) -> bool {
         let batch = &mut self.batch;
-        match rules.plan(row, &mut self.random) {
-            Planned::Submit(io, remapped) => {
-                if rules.align_bytes > 1 && io.action != Action::Flush {
-                    let more = io.length.saturating_sub(row.length_bytes);
-                    if more > 0 {
-                        batch.widened.push((batch.ios.len(), more));
-                    }
+        let ios = &mut batch.ios;
+        match rules.plan_into(row, &mut self.random, |io| ios.push(io)) {
+            Ok(remapped) => {
+                if rules.align_bytes > 1 {
+                    batch.note_widened(row.length_bytes);
                 }
-                batch.ios.push(io);
                 batch.recorded_ns.push(row.latency_ns);
                 batch.remapped.push(remapped);
                 self.planned += 1;
                 true
             }
-            Planned::Skip(reason) => {
+            Err(reason) => {
                 self.skip(row, reason);
                 false
             }
