@@ -217,7 +217,8 @@ pub enum ExportFormat {
 /// Make a tape of another tool's files.
 ///
 /// Reads this project's CSV, the per-CPU files of blktrace, event trace logs of Windows (.etl), the
-/// text of xperf's dumper, tables of wpaexporter, and MSR Cambridge traces. An .etl without disk I/O
+/// text of xperf's dumper, tables of wpaexporter, MSR Cambridge traces, and Linux' block events as text
+/// (trace_pipe, or perf script --ns of a perf.data). An .etl without disk I/O
 /// makes no tape: what it holds is said, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
@@ -225,7 +226,8 @@ pub enum ExportFormat {
     "  iotape import mail.csv -o mail.iotape\n",
     "  iotape import sda.blktrace.0 sda.blktrace.1 -o sda.iotape\n",
     "  iotape import sda -o sda.iotape          (sda.blktrace.0, .1 and so on)\n",
-    "  iotape import server.etl -o server.iotape\n\n",
+    "  iotape import server.etl -o server.iotape\n",
+    "  perf script --ns | iotape import - -o sda.iotape\n\n",
     EXIT_STATUS
 ]))]
 pub struct ImportArgs {
@@ -238,13 +240,16 @@ pub struct ImportArgs {
     /// Format of the files; found by their content when left out.
     #[arg(long, value_enum, default_value = "auto")]
     pub from: ImportFormat,
-    /// Layer at which requests were seen (CSV), or are to be seen (blktrace).
+    /// Layer at which requests were seen (CSV), or are to be seen (blktrace, tracing).
     #[arg(long, value_enum)]
     pub layer: Option<LayerArg>,
     /// Take a table of wpaexporter that has no offsets: all become 0, which the tape says. For
     /// statistics, not for replay.
     #[arg(long)]
     pub without_offsets: bool,
+    /// Rate of a trace clock that counts ticks (trace_pipe with x86-tsc), in kHz.
+    #[arg(long, value_name = "KHZ", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tick_khz: Option<u64>,
     /// How small to make the tape.
     #[arg(long, value_enum, default_value = "live")]
     pub level: LevelArg,
@@ -269,6 +274,8 @@ pub enum ImportFormat {
     Wpa,
     /// An MSR Cambridge trace.
     Msr,
+    /// Block events as text: Linux' trace_pipe, or what perf script prints.
+    Tracing,
 }
 
 /// Read a whole tape and verify every record.

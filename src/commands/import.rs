@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use iotape_formats::import::text::TextFormat;
-use iotape_formats::import::{blktrace, csv, etl, text};
+use iotape_formats::import::{blktrace, csv, etl, text, tracing};
 use iotape_formats::tape::{Layer, Summary};
 
 use crate::cli::{ImportArgs, ImportFormat, LayerArg};
@@ -30,6 +30,7 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
         ImportFormat::Xperf => import_text(args, open_table(args)?, TextFormat::Xperf),
         ImportFormat::Wpa => import_text(args, open_table(args)?, TextFormat::Wpa),
         ImportFormat::Msr => import_text(args, open_table(args)?, TextFormat::Msr),
+        ImportFormat::Tracing => import_tracing(args, open_table(args)?),
     }?;
     let counters = &summary.counters;
     print(&format!(
@@ -59,7 +60,11 @@ fn import_found(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
     let start = table
         .fill_buf()
         .map_err(|error| Failure::at(path.display(), error))?;
-    match text::detect(&start[..start.len().min(DETECT_BYTES)]) {
+    let start = &start[..start.len().min(DETECT_BYTES)];
+    if tracing::is_trace(start) {
+        return import_tracing(args, table);
+    }
+    match text::detect(start) {
         Some(format) => import_text(args, table, format),
         None => import_csv(args, table),
     }
@@ -126,6 +131,27 @@ fn import_text(
         ));
     }
     Ok((report.summary, Outcome::Done))
+}
+
+fn import_tracing(
+    args: &ImportArgs,
+    source: Box<dyn BufRead>,
+) -> Result<(Summary, Outcome), Failure> {
+    refuse_without_offsets(args)?;
+    let options = tracing::Options {
+        tool: TOOL.to_owned(),
+        level: args.level.into(),
+        layer: args.layer.map_or(Layer::Device, Layer::from),
+        tick_khz: args.tick_khz,
+    };
+    let mut line = ProgressLine::new(false);
+    let mut show = |read| line.show(&format!("{} lines", units::count(read)));
+    let (tape, sink) = NewFile::begin(&args.output, args.force)?;
+    let (_, summary) = tracing::import(source, &options, sink, &mut show)
+        .map_err(|error| Failure::at(args.files[0].display(), error))?;
+    tape.keep()?;
+    let outcome = Outcome::flawed_if(summary.counters.lost_events > 0);
+    Ok((summary, outcome))
 }
 
 fn import_csv(args: &ImportArgs, source: Box<dyn BufRead>) -> Result<(Summary, Outcome), Failure> {

@@ -9,3 +9,4 @@ pub mod etl;
 mod inits;
 mod sorted;
 pub mod text;
+pub mod tracing;
