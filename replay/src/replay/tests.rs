@@ -689,6 +689,7 @@ fn requests_off_the_sectors_are_widened_on_request() {
     };
     let run = play(&mut prepare(rows, options).unwrap(), &light());
     assert_eq!((run.requests, run.errors.len()), (4, 0));
+    assert!(run.valid, "{:?}", run.reasons);
     assert_eq!(run.bytes, 512 + 1_024 + 512 + 512);
     assert_eq!(run.mapping.widened_requests, 3);
     assert_eq!(run.mapping.widened_bytes, 488 + 1_022 + 511);

@@ -7,6 +7,7 @@ use crate::options::MappingMode;
 use crate::plan::Tally;
 use crate::result::{LoopKind, Mapping, Run, Schedule, TargetKind, WriteMode};
 use crate::run::{Ending, Outcome};
+use crate::target::Target;
 
 /// A run below this is noted as short.
 const SHORT_NS: u64 = 10_000_000_000;
@@ -197,13 +198,30 @@ fn of_the_tape(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
 
 fn of_the_target(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
     for target in circumstances.targets {
-        reasons.extend(
-            target
-                .cached
-                .as_ref()
-                .map(|why| format!("page cache: {why}; no device was measured")),
+        reasons.extend(target.cached.as_ref().map(|why| {
+            let why = format!("page cache: {why}; no device was measured");
+            match circumstances.targets.len() {
+                1 => why,
+                _ => format!("{}: {why}", target.name()),
+            }
+        }));
+    }
+}
+
+fn of_one_target(run: &Run, target: &Target) -> Vec<String> {
+    let mut notes = target.notes.clone();
+    if let Some(room) = target.queue_requests.filter(|&room| room < run.depth_cap) {
+        notes.push(format!(
+            "the device's queue holds {room} requests, fewer than the depth of {}: the rest waits in the kernel",
+            run.depth_cap
+        ));
+    }
+    if !target.block_device && run.by_op.contains_key(Op::Discard.name()) {
+        notes.push(
+            "discards punch holes into the file; later reads of them reach no device".to_owned(),
         );
     }
+    notes
 }
 
 /// What does not make the run invalid.
@@ -217,19 +235,12 @@ pub fn notes(run: &Run, outcome: &Outcome, circumstances: Circumstances<'_>) -> 
         );
     }
     for target in circumstances.targets {
-        notes.extend(target.notes.iter().cloned());
-        if let Some(room) = target.queue_requests.filter(|&room| room < run.depth_cap) {
-            notes.push(format!(
-                "the device's queue holds {room} requests, fewer than the depth of {}: the rest waits in the kernel",
-                run.depth_cap
-            ));
-        }
-        if !target.block_device && run.by_op.contains_key(Op::Discard.name()) {
-            notes.push(
-                "discards punch holes into the file; later reads of them reach no device"
-                    .to_owned(),
-            );
-        }
+        let name = match circumstances.targets.len() {
+            1 => String::new(),
+            _ => format!("{}: ", target.name()),
+        };
+        let of_target = of_one_target(run, target);
+        notes.extend(of_target.into_iter().map(|note| format!("{name}{note}")));
     }
     if !circumstances.finished {
         notes.push("the recording was cut off: the tape has no footer".to_owned());
