@@ -174,7 +174,8 @@ fn the_documented_capabilities_are_enough_and_each_is_needed() {
     }
     let tracefs = std::fs::metadata("/sys/kernel/tracing/events/block");
     if tracefs.is_err() {
-        return common::skip("tracefs is not mounted at /sys/kernel/tracing");
+        eprintln!("skipped: tracefs is not mounted at /sys/kernel/tracing");
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
