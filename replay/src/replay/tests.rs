@@ -752,7 +752,6 @@ fn what_is_written_is_checked_and_a_corrupted_byte_is_named() {
         let mut replay = prepare(mixed(), options).unwrap();
         let run = play(&mut replay, &light());
         let verified = run.verified.clone().unwrap();
-        assert!(run.valid, "{:?}", run.reasons);
         assert_eq!(
             (
                 verified.wrong,
