@@ -11,8 +11,9 @@ use crate::engine::{Action, Io};
 
 /// Rows of the tape in a batch.
 pub const BATCH_ROWS: usize = 4_096;
-/// Batches that wait to be submitted.
-const BATCHES_AHEAD: usize = 8;
+/// Batches that wait to be submitted: 26 ms of 5 million requests a second, so that a planner which
+/// the system has put aside for a moment is not missed.
+const BATCHES_AHEAD: usize = 32;
 
 /// A row that was left out.
 #[derive(Clone, Copy, Debug)]
