@@ -153,6 +153,7 @@ fn root_cannot_be_denied() {
         tool("chmod", ["a+rx", path.to_str().unwrap()]);
     }
     let device = LoopDevice::new(4 << 20);
+    tool("chmod", ["600", device.name()]);
     let program = tapes.folder.path().join("iotape");
     std::fs::copy(env!("CARGO_BIN_EXE_iotape"), &program).unwrap();
     let output = Command::new("setpriv")

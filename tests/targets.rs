@@ -204,7 +204,8 @@ fn what_a_device_cannot_do_is_refused_or_left_out_on_request() {
     let rows = "0,sda,read,,0,4096,,,,,,\n1000,sda,discard,,4096,4096,,,,,,\n\
                 2000,sda,discard,,8192,4096,,,,,,\n";
     let tape = tape_of_rows(folder.path(), "discards", rows);
-    let device = LoopDevice::new(1 << 20);
+    // The limit stays when the device is given to somebody else.
+    let device = LoopDevice::numbered(4_003, 1 << 20);
     let name = device.name().trim_start_matches("/dev/");
     std::fs::write(format!("/sys/block/{name}/queue/discard_max_bytes"), "0").unwrap();
     let words = [
