@@ -135,7 +135,7 @@ impl<'a, D: Destination> Segments<'a, D> {
         waiting.map_or(BLOCK_AGE, |since| BLOCK_AGE.saturating_sub(since.elapsed()))
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", test))]
     pub fn anchor(&mut self, anchor: Anchor) -> Result<(), Stop> {
         self.latest_anchor = anchor;
         self.listed(|tape| tape.anchor(anchor))
