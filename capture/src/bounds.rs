@@ -48,6 +48,16 @@ impl Bounds {
         [rotated, share].into_iter().flatten().min()
     }
 
+    /// Whether so much space is free that a recording may begin.
+    #[cfg(any(target_os = "linux", windows))]
+    pub(crate) fn check_space(&self, free_bytes: Option<u64>) -> Result<(), CaptureError> {
+        let floor = self.min_free_bytes;
+        match free_bytes {
+            Some(free) if free < floor => Err(CaptureError::NoSpace { free, floor }),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether these can be kept.
     pub(crate) fn check(&self) -> Result<(), CaptureError> {
         if self.keep.is_some() && self.rotate.is_none() {

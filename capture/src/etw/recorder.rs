@@ -80,14 +80,12 @@ impl<C: Control> Recording<'_, C> {
         } = self;
         let mut intake = Intake::new(&disks, duration);
         // The first log file tells when the session began, which is the tape's zero.
-        let ended = wait(
-            roll_every,
-            &End {
-                stop,
-                started,
-                duration,
-            },
-        );
+        let end = End {
+            stop,
+            started,
+            duration,
+        };
+        let ended = wait(roll_every, &end);
         let first = control.roll().map_err(session_failed)?;
         intake.take(&first);
         header.os = intake.stream.system().map(str::to_owned);
@@ -111,11 +109,6 @@ impl<C: Control> Recording<'_, C> {
             watched,
             known: Lost::default(),
             fail_on_loss,
-        };
-        let end = End {
-            stop,
-            started,
-            duration,
         };
         let outcome = match ended {
             Some(ended) => Ok(ended),
@@ -408,14 +401,8 @@ impl Intake {
 
     fn log_ended(&mut self, end: &LogEnd) {
         self.end_ns = self.end_ns.max(u64::try_from(end.end_ns).unwrap_or(0));
-        let damage = &end.damage;
-        let damaged = damage.regions.len() as u64
-            + u64::from(damage.torn_tail.is_some())
-            + damage.bad_events
-            + damage.bad_compression
-            + damage.refused_buffers;
         let malformed = self.stream.counts().malformed;
-        self.counters.undecodable += damaged + (malformed - self.malformed);
+        self.counters.undecodable += end.damage.count() + (malformed - self.malformed);
         self.malformed = malformed;
     }
 

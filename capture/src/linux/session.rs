@@ -87,13 +87,7 @@ impl Session {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Report, CaptureError> {
         let bounds = self.options.bounds;
-        if let Some(free) = destination
-            .free_bytes()
-            .filter(|free| *free < bounds.min_free_bytes)
-        {
-            let floor = bounds.min_free_bytes;
-            return Err(CaptureError::NoSpace { free, floor });
-        }
+        bounds.check_space(destination.free_bytes())?;
         thread::scope(|scope| {
             let writer = Writer::spawn(scope, destination, bounds, self.beginning());
             let pairing = self.pairing();

@@ -51,6 +51,15 @@ impl Damage {
         *self == clean
     }
 
+    /// How many places lost events, or may have: regions as far as they are told one by one.
+    pub fn count(&self) -> u64 {
+        self.regions.len() as u64
+            + u64::from(self.torn_tail.is_some())
+            + self.bad_events
+            + self.bad_compression
+            + self.refused_buffers
+    }
+
     pub(crate) fn skip(&mut self, range: Range<u64>) {
         let bytes = range.end.saturating_sub(range.start);
         if bytes == 0 {

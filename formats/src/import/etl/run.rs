@@ -175,15 +175,9 @@ fn write<W: Write>(
 
 /// What the tape counts besides requests.
 fn counters(report: &Report) -> Counters {
-    let damage = &report.damage;
-    let damaged = damage.regions.len() as u64
-        + u64::from(damage.torn_tail.is_some())
-        + damage.bad_events
-        + damage.bad_compression
-        + damage.refused_buffers;
     Counters {
         unpaired_issues: report.unfinished,
-        undecodable: damaged + report.malformed + report.refused,
+        undecodable: report.damage.count() + report.malformed + report.refused,
         ..Counters::default()
     }
 }
