@@ -11,8 +11,13 @@ use super::sequence::{self, Values};
 use super::stream::{Effort, Packer};
 use super::transform::{Prediction, Signs};
 
-/// Blocks after which a live encoder looks again whether another plan is better.
-const TRIAL_EVERY: u32 = 16;
+/// A live encoder looks again whether another plan is better after so many times the rows that it
+/// looked at before.
+const TRIAL_EVERY: u64 = 32;
+/// It looks again at once when a row takes more than before by one in so many bytes.
+const GROWTH: u64 = 8;
+/// Growth in bytes that is nothing.
+const SLIGHT: u64 = 256;
 /// Rows that a live encoder tries plans on.
 const TRIAL_ROWS: usize = 8192;
 /// Orders with predictions that are tried with every layout.
@@ -39,14 +44,37 @@ struct Plan {
     layout: Layout,
 }
 
+/// The plan that a live encoder stays with.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    plan: Plan,
+    /// Rows and bytes of the block that it was chosen for.
+    rows: u64,
+    bytes: u64,
+    /// Rows encoded since.
+    since: u64,
+    /// It makes more of a row than it did.
+    outgrown: bool,
+}
+
+impl Chosen {
+    fn is_due(&self) -> bool {
+        self.outgrown || self.since >= self.rows.saturating_mul(TRIAL_EVERY)
+    }
+
+    fn used(&mut self, rows: u64, bytes: u64) {
+        self.since += rows;
+        let expected = self.bytes.saturating_mul(rows) / self.rows.max(1);
+        self.outgrown = bytes > expected + expected / GROWTH + SLIGHT;
+    }
+}
+
 /// Encodes columns, each with the plan that makes it smallest.
 pub struct Chooser {
     level: Level,
     trial: Packer,
     last: Packer,
-    remembered: [Option<Plan>; number::COUNT],
-    /// Blocks since each column's plan was chosen.
-    age: [u32; number::COUNT],
+    chosen: [Option<Chosen>; number::COUNT],
     numbers: Vec<u64>,
     tried: Vec<u8>,
 }
@@ -75,8 +103,7 @@ impl Chooser {
             level,
             trial: Packer::new(TRIAL)?,
             last: Packer::new(effort)?,
-            remembered: [None; number::COUNT],
-            age: [0; number::COUNT],
+            chosen: [None; number::COUNT],
             numbers: Vec::new(),
             tried: Vec::new(),
         })
@@ -89,6 +116,12 @@ impl Chooser {
 
     /// Appends the sequence of a column.
     pub fn put(&mut self, task: &Task<'_>, keys: &mut Keys, out: &mut Vec<u8>) -> io::Result<()> {
+        if let [first, rest @ ..] = task.values.values
+            && rest.iter().all(|value| value == first)
+        {
+            // A base and a stream of no bytes, whatever the plan.
+            return Plan::PLAIN.put(task, keys, &mut self.numbers, &mut self.last, out);
+        }
         match self.level {
             Level::Live => self.put_live(task, keys, out),
             Level::Archive => self.put_archive(task, keys, out),
@@ -98,21 +131,25 @@ impl Chooser {
     /// Tries plans on a part of a block now and then, and stays with the best.
     fn put_live(&mut self, task: &Task<'_>, keys: &mut Keys, out: &mut Vec<u8>) -> io::Result<()> {
         let column = usize::from(task.column);
-        let remembered =
-            self.remembered[column].filter(|plan| task.processes || !plan.order.needs_process());
-        self.age[column] += 1;
-        let plan = match remembered {
-            Some(plan) if self.age[column] < TRIAL_EVERY => {
-                plan.put(task, keys, &mut self.numbers, &mut self.last, out)?;
-                plan
-            }
-            _ => {
-                self.age[column] = 0;
-                let plan = self.best_for_sample(task, keys)?;
-                self.put_smaller(plan, task, keys, out)?
-            }
+        let (rows, start) = (task.values.values.len() as u64, out.len());
+        let usable = |chosen: &Chosen| {
+            !chosen.is_due() && (task.processes || !chosen.plan.order.needs_process())
         };
-        self.remembered[column] = Some(plan);
+        if let Some(mut chosen) = self.chosen[column].filter(usable) {
+            let Chooser { numbers, last, .. } = self;
+            chosen.plan.put(task, keys, numbers, last, out)?;
+            chosen.used(rows, (out.len() - start) as u64);
+            self.chosen[column] = Some(chosen);
+            return Ok(());
+        }
+        let plan = self.best_for_sample(task, keys)?;
+        self.chosen[column] = Some(Chosen {
+            plan: self.put_smaller(plan, task, keys, out)?,
+            rows,
+            bytes: (out.len() - start) as u64,
+            since: 0,
+            outgrown: false,
+        });
         Ok(())
     }
 
@@ -200,12 +237,7 @@ impl Chooser {
             present: present.get(..rows).unwrap_or(&[]),
         };
         let ranked = self.rank(&Task { values, ..*task }, &mut keys.front(rows), false)?;
-        let plain = Plan {
-            order: Order::Tape,
-            prediction: Prediction::None,
-            layout: Layout::Planes,
-        };
-        Ok(ranked.first().map_or(plain, |(_, plan)| *plan))
+        Ok(ranked.first().map_or(Plan::PLAIN, |(_, plan)| *plan))
     }
 
     /// Plans, of pco or not, with the size of what they make, smallest first.
@@ -267,6 +299,12 @@ impl Chooser {
 }
 
 impl Plan {
+    const PLAIN: Plan = Plan {
+        order: Order::Tape,
+        prediction: Prediction::None,
+        layout: Layout::Planes,
+    };
+
     /// Appends the column as planned.
     fn put(
         &self,
@@ -296,8 +334,8 @@ fn handicap(task: &Task<'_>, order: Order, bytes: usize) -> usize {
 
 /// How many bits below the highest a class should tell, and what that costs.
 fn cheapest_classes(numbers: &[u64]) -> (f64, u8) {
-    let cost = |bits| classes::cost(numbers, bits).map(|cost| (cost, bits));
-    let costs = (0..=classes::MAX_BITS).filter_map(cost);
+    let costs = (0..).zip(classes::costs(numbers));
+    let costs = costs.filter_map(|(bits, cost)| Some((cost?, bits)));
     costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
 }
 

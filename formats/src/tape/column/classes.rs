@@ -34,23 +34,43 @@ pub fn hold(numbers: &[u64], bits: u8) -> bool {
     class_of(highest, bits).0 <= u64::from(u8::MAX)
 }
 
-/// What the numbers would take in classes if each stream reached its entropy, in bits; `None` when
-/// classes cannot hold them.
-pub fn cost(numbers: &[u64], bits: u8) -> Option<f64> {
-    if !hold(numbers, bits) {
-        return None;
-    }
-    let mut counts = [0u32; 256];
-    let mut cost = 0.0;
+/// Classes of all numbers when each tells [`MAX_BITS`] bits.
+const FINEST: usize = (u64::BITS as usize - MAX_BITS as usize + 1) << MAX_BITS;
+
+/// What the numbers would take in classes if each stream reached its entropy, in bits: for each count
+/// of bits that a class may tell. `None` where classes cannot hold them.
+pub fn costs(numbers: &[u64]) -> [Option<f64>; MAX_BITS as usize + 1] {
+    // Each coarser class is made of whole finer ones.
+    let mut finest = [0u32; FINEST];
     for number in numbers {
-        let (class, open) = class_of(*number, bits);
-        counts[usize::from(class as u8)] += 1;
-        cost += f64::from(open);
+        finest[class_of(*number, MAX_BITS).0 as usize] += 1;
     }
+    let highest = finest.iter().rposition(|count| *count > 0).unwrap_or(0);
     let total = numbers.len() as f64;
-    let entropy = |count: &u32| f64::from(*count) * (total / f64::from(*count)).log2();
-    let classes = counts.iter().filter(|count| **count > 0).map(entropy);
-    Some(cost + classes.sum::<f64>())
+    let cost = |bits| {
+        if class_of(start_of_finest(highest as u64), bits).0 > u64::from(u8::MAX) {
+            return None;
+        }
+        let mut counts = [0u32; 256];
+        let mut cost = 0.0;
+        for (finer, count) in finest.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let (class, open) = class_of(start_of_finest(finer as u64), bits);
+            counts[usize::from(class as u8)] += count;
+            cost += f64::from(open) * f64::from(*count);
+        }
+        let entropy = |count: &u32| f64::from(*count) * (total / f64::from(*count)).log2();
+        let classes = counts.iter().filter(|count| **count > 0).map(entropy);
+        Some(cost + classes.sum::<f64>())
+    };
+    std::array::from_fn(|bits| cost(bits as u8))
+}
+
+/// The lowest number of a class that tells [`MAX_BITS`] bits.
+fn start_of_finest(class: u64) -> u64 {
+    match (class >> MAX_BITS).checked_sub(1) {
+        None | Some(0) => class,
+        Some(open) => (class & ((1 << MAX_BITS) - 1) | 1 << MAX_BITS) << open,
+    }
 }
 
 /// Appends the streams of numbers that classes [`hold`].
@@ -173,5 +193,36 @@ impl BitReader<'_> {
         // Two shifts, since one by 64 is not defined.
         let high = u64::from(high) << 1 << (63 - bit);
         (low | high) & !(u64::MAX << count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Each class counted for itself, and its entropy added up number by number.
+        #[test]
+        fn the_costs_of_all_classes_are_found_at_once(
+            width in 1u32..=64,
+            numbers in proptest::collection::vec(any::<u64>(), 1..200),
+        ) {
+            let numbers: Vec<u64> = numbers.iter().map(|number| number >> (64 - width)).collect();
+            let total = numbers.len() as f64;
+            for (bits, found) in (0..).zip(costs(&numbers)) {
+                prop_assert_eq!(found.is_some(), hold(&numbers, bits));
+                let classes: Vec<_> = numbers.iter().map(|number| class_of(*number, bits)).collect();
+                let cost = |(class, open): &(u64, u32)| {
+                    let same = classes.iter().filter(|(other, _)| other == class).count();
+                    f64::from(*open) + (total / same as f64).log2()
+                };
+                let expected: f64 = classes.iter().map(cost).sum();
+                prop_assert!(found.is_none_or(|found| (found - expected).abs() < 1e-6 * total * 64.0));
+            }
+        }
     }
 }

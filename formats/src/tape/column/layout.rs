@@ -3,6 +3,7 @@
 use std::io;
 
 use ::pco::DecompressorScratch;
+use foldhash::HashMap;
 
 use super::super::error::Corrupt;
 use super::super::wire::MAX_BLOCK_REQUESTS;
@@ -238,16 +239,8 @@ fn put_dictionary(numbers: &[u64], packer: &mut Packer, out: &mut Vec<u8>) -> io
     }
     put_varint(table.len() as u64, out);
     packer.put(&table, out)?;
-    let indexes: Vec<u64> = numbers
-        .iter()
-        .map(|number| places.of_number(*number))
-        .collect();
-    put_planes(
-        &indexes,
-        bytes_of(places.distinct.len() as u64 - 1),
-        packer,
-        out,
-    )?;
+    let width = bytes_of(places.distinct.len() as u64 - 1);
+    put_planes(&places.of_rows, width, packer, out)?;
     Ok(true)
 }
 
@@ -306,36 +299,48 @@ fn get_dictionary(
     Ok(())
 }
 
-/// Distinct numbers in ascending order.
+/// Distinct numbers in ascending order, and where each row's is among them.
 struct Places {
     distinct: Vec<u64>,
+    of_rows: Vec<u64>,
 }
 
 impl Places {
     /// Most entries that are worth a dictionary.
     const MAX: usize = 4096;
 
-    /// The distinct numbers; `None` when there are too many, or none.
+    /// The places of the numbers; `None` when too many are distinct, or there are none.
     fn of(numbers: &[u64]) -> Option<Places> {
-        let mut distinct: Vec<u64> = Vec::new();
-        let mut last = *numbers.first()?;
-        distinct.push(last);
+        let mut known: HashMap<u64, u64> = HashMap::default();
+        let mut distinct = Vec::new();
+        let mut of_rows = Vec::with_capacity(numbers.len());
+        let mut last = (*numbers.first()?, 0);
+        known.insert(last.0, 0);
+        distinct.push(last.0);
         for number in numbers {
-            if *number == last {
-                continue;
-            }
-            last = *number;
-            if let Err(at) = distinct.binary_search(number) {
-                if distinct.len() == Places::MAX {
-                    return None;
+            if *number != last.0 {
+                let found = *known.entry(*number).or_insert(distinct.len() as u64);
+                if found as usize == distinct.len() {
+                    if found as usize == Places::MAX {
+                        return None;
+                    }
+                    distinct.push(*number);
                 }
-                distinct.insert(at, *number);
+                last = (*number, found);
             }
+            of_rows.push(last.1);
         }
-        Some(Places { distinct })
-    }
-
-    fn of_number(&self, number: u64) -> u64 {
-        self.distinct.binary_search(&number).unwrap_or_default() as u64
+        // So far they are numbered as they came.
+        let mut sorted: Vec<usize> = (0..distinct.len()).collect();
+        sorted.sort_unstable_by_key(|found| distinct[*found]);
+        let mut ranks = vec![0; distinct.len()];
+        for (rank, found) in (0..).zip(&sorted) {
+            ranks[*found] = rank;
+        }
+        for place in &mut of_rows {
+            *place = ranks[*place as usize];
+        }
+        let distinct = sorted.into_iter().map(|found| distinct[found]).collect();
+        Some(Places { distinct, of_rows })
     }
 }

@@ -55,26 +55,31 @@ impl Transform {
     ) -> Transform {
         numbers.clear();
         let start = distances(prediction, values, numbers);
-        let signed = |number: &u64| *number as i64;
-        let lowest = numbers.iter().map(signed).min().unwrap_or(0);
-        let highest = numbers.iter().map(signed).max().unwrap_or(0);
+        let (mut lowest, mut highest) = (i64::MAX, i64::MIN);
+        for number in numbers.iter() {
+            lowest = lowest.min(*number as i64);
+            highest = highest.max(*number as i64);
+        }
+        if numbers.is_empty() {
+            (lowest, highest) = (0, 0);
+        }
         let signed = signs == Signs::Folded && lowest < 0 && lowest != highest;
         let base = if signed { 0 } else { lowest as u64 };
-        let size = |number: u64| {
-            let number = number.wrapping_sub(base);
-            if signed {
-                (number as i64).unsigned_abs()
-            } else {
-                number
-            }
+        let step = if signed {
+            let magnitude = |number: &u64| (*number as i64).unsigned_abs();
+            common_divisor(numbers.iter().map(magnitude))
+        } else {
+            common_divisor(numbers.iter().map(|number| number.wrapping_sub(base)))
         };
-        let step = common_divisor(numbers.iter().map(|number| size(*number)));
-        for number in numbers.iter_mut() {
-            *number = if signed {
-                zigzag(*number as i64 / step as i64)
-            } else {
-                number.wrapping_sub(base) / step
-            };
+        let divide = ExactDivision::by(step);
+        if signed {
+            for number in numbers.iter_mut() {
+                *number = zigzag(divide.signed(*number as i64));
+            }
+        } else if (base, step) != (0, 1) {
+            for number in numbers.iter_mut() {
+                *number = divide.unsigned(number.wrapping_sub(base));
+            }
         }
         Transform {
             prediction,
@@ -174,28 +179,67 @@ fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// The greatest number that divides all, 1 when all are 0. Of magnitudes at most 2^63.
-fn common_divisor(numbers: impl Iterator<Item = u64>) -> u64 {
-    let mut divisor = 0;
-    for number in numbers {
-        if divisor == 0 {
-            divisor = number;
-        } else if !number.is_multiple_of(divisor) {
-            let (mut a, mut b) = (divisor, number % divisor);
-            while b != 0 {
-                (a, b) = (b, a % b);
-            }
-            divisor = a;
-            if divisor == 1 {
-                break;
-            }
+/// Division of multiples of a number, without a division: what is odd of it has an inverse modulo
+/// 2^64.
+#[derive(Clone, Copy)]
+struct ExactDivision {
+    inverse: u64,
+    zeros: u32,
+}
+
+impl ExactDivision {
+    /// By a number that is not 0.
+    fn by(divisor: u64) -> ExactDivision {
+        let zeros = divisor.trailing_zeros();
+        let odd = divisor >> zeros;
+        // Right to 3 bits, and each step doubles them.
+        let mut inverse = odd;
+        for _ in 0..5 {
+            inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
         }
+        ExactDivision { inverse, zeros }
     }
-    divisor.max(1)
+
+    fn unsigned(self, multiple: u64) -> u64 {
+        (multiple >> self.zeros).wrapping_mul(self.inverse)
+    }
+
+    fn signed(self, multiple: i64) -> i64 {
+        ((multiple >> self.zeros) as u64).wrapping_mul(self.inverse) as i64
+    }
+}
+
+/// The greatest number that divides all, 1 when all are 0.
+fn common_divisor(numbers: impl Iterator<Item = u64> + Clone) -> u64 {
+    let zeros = numbers.clone().fold(0, |bits, number| bits | number);
+    if zeros == 0 {
+        return 1;
+    }
+    let zeros = zeros.trailing_zeros();
+    // What of it is odd, and the highest quotient that a multiple has.
+    let (mut odd, mut divide, mut most) = (0, ExactDivision::by(1), u64::MAX);
+    for number in numbers {
+        // Multiples, and they alone, have a quotient that is not too high.
+        if number == 0 || odd != 0 && divide.unsigned(number >> zeros) <= most {
+            continue;
+        }
+        let (mut a, mut b) = (odd, number >> zeros);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        odd = a >> a.trailing_zeros();
+        if odd == 1 {
+            break;
+        }
+        (divide, most) = (ExactDivision::by(odd), u64::MAX / odd);
+    }
+    odd << zeros
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn find(prediction: Prediction, values: &[(u64, u64)]) -> (Transform, Vec<u64>) {
@@ -292,5 +336,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn multiples_are_divided_exactly(divisor in 1u64.., zeros in 0u32..64, number: u64) {
+            let divisor = (divisor << zeros).max(1);
+            let divide = ExactDivision::by(divisor);
+            let quotient = number / divisor;
+            prop_assert_eq!(divide.unsigned(quotient * divisor), quotient);
+            let multiple = (quotient / 2 * divisor) as i64;
+            let divisor = divisor as i64;
+            if divisor > 0 {
+                prop_assert_eq!(divide.signed(-multiple), -multiple / divisor);
+            }
+        }
+
+        /// By Euclid's algorithm over all of them.
+        #[test]
+        fn the_greatest_common_divisor_is_found(
+            factor in 1u64..1 << 40,
+            zeros in 0u32..16,
+            quotients in proptest::collection::vec(0u64..256, 0..20),
+        ) {
+            let numbers: Vec<u64> = quotients.iter().map(|quotient| (quotient * factor) << zeros).collect();
+            let expected = numbers.iter().fold(0, |mut a, b| {
+                let mut b = *b;
+                while b != 0 {
+                    (a, b) = (b, a % b);
+                }
+                a
+            });
+            prop_assert_eq!(common_divisor(numbers.iter().copied()), expected.max(1));
+        }
+    }
+
+    #[test]
+    fn the_greatest_divisors_are_found() {
+        assert_eq!(common_divisor([1 << 63, 0].into_iter()), 1 << 63);
+        assert_eq!(common_divisor([u64::MAX; 2].into_iter()), u64::MAX);
+        assert_eq!(common_divisor([0; 2].into_iter()), 1);
     }
 }
