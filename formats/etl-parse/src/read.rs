@@ -1,6 +1,7 @@
 //! Events of a file, in the order of their times.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{Read, Seek};
@@ -177,6 +178,7 @@ impl<R: Read + Seek> Reader<R> {
     /// Goes on to the next event; says whether there is one.
     #[inline]
     fn advance(&mut self) -> Result<bool, Error> {
+        let mut next = None;
         if let Some(index) = self.current.take()
             && self.next_of(index)?
         {
@@ -184,14 +186,17 @@ impl<R: Read + Seek> Reader<R> {
                 .streams
                 .get(index)
                 .map_or(i64::MAX, |stream| stream.ticks);
-            let is_next = |Reverse(other): &Reverse<(i64, usize)>| (ticks, index) <= *other;
-            if self.waiting.peek().is_none_or(is_next) {
-                return Ok(self.give_out(index, ticks));
-            }
-            self.waiting.push(Reverse((ticks, index)));
+            next = Some((ticks, index));
         }
-        let next = self.waiting.pop();
-        Ok(next.is_some_and(|Reverse((ticks, index))| self.give_out(index, ticks)))
+        let next = match (next, self.waiting.peek_mut()) {
+            // To change places with the first costs half of what leaving and queueing does.
+            (Some(next), Some(mut first)) if next > first.0 => {
+                Some(std::mem::replace(&mut *first, Reverse(next)).0)
+            }
+            (None, Some(first)) => Some(PeekMut::pop(first).0),
+            (next, _) => next,
+        };
+        Ok(next.is_some_and(|(ticks, index)| self.give_out(index, ticks)))
     }
 
     #[inline]
@@ -220,18 +225,18 @@ impl<R: Read + Seek> Reader<R> {
         while let Some(stream) = self.streams.get_mut(index) {
             let before_ticks = stream.ticks;
             let Some(place) = stream.next_place(&mut self.source)? else {
-                self.resident -= stream.events.len();
+                self.resident -= stream.events.capacity();
                 stream.events = Vec::new();
                 return Ok(false);
             };
             let mut events = std::mem::take(&mut stream.events);
-            self.resident -= events.len();
+            self.resident -= events.capacity();
             let mut damage = std::mem::take(&mut self.damage);
             let header = self.load(place, &mut events, &mut damage);
             self.damage = damage;
             let header = header?;
             self.bytes += u64::from(place.bytes);
-            self.resident += events.len();
+            self.resident += events.capacity();
             let Some(stream) = self.streams.get_mut(index) else {
                 return Ok(false);
             };
@@ -254,14 +259,15 @@ impl<R: Read + Seek> Reader<R> {
         events: &mut Vec<u8>,
         damage: &mut Damage,
     ) -> Result<BufferHeader, Error> {
-        events.clear();
         let Some(header) = self.source.header_at(place.offset)? else {
+            events.clear();
             return Ok(BufferHeader::default()); // the file got shorter
         };
         let (used, by_offset) = header.used(self.header.buffer_size);
         damage.wrong_offsets += u64::from(!by_offset);
         if self.resident.saturating_add(used) > MAX_RESIDENT_BYTES {
             damage.refused_buffers += 1;
+            events.clear();
             return Ok(header);
         }
         let body_at = place.offset + HEADER_BYTES as u64;
@@ -274,7 +280,10 @@ impl<R: Read + Seek> Reader<R> {
             .read_to(body_at, body_bytes, &mut self.scratch)?;
         let result = match self.compression {
             Some(compression) => decompress(compression, &self.scratch, used, events).is_ok(),
-            None => false,
+            None => {
+                events.clear();
+                false
+            }
         };
         damage.bad_compression += u64::from(!result);
         Ok(header)

@@ -62,8 +62,8 @@ impl<R: Read + Seek> Source<R> {
     ) -> Result<(), Error> {
         let left = self.len.saturating_sub(offset);
         let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(bytes);
-        buffer.clear();
-        buffer.reserve_exact(bytes);
+        buffer.reserve_exact(bytes.saturating_sub(buffer.len()));
+        // What stands in it is overwritten: only what grows is cleared.
         buffer.resize(bytes, 0);
         let filled = self.read_at(offset, buffer)?;
         buffer.truncate(filled);

@@ -87,54 +87,86 @@ pub fn decompress(
     output_bytes: usize,
     output: &mut Vec<u8>,
 ) -> Result<(), DecompressError> {
-    output.clear();
-    let mut output = Output {
+    // What stands in it from the buffer before is overwritten: only what grows is cleared.
+    output.resize(output_bytes, 0);
+    let mut decoded = Output {
         bytes: output,
-        limit: output_bytes,
+        len: 0,
     };
-    match compression {
-        Compression::Lznt1 => lznt1::decompress(input, &mut output)?,
-        Compression::Xpress => xpress::decompress(input, &mut output)?,
-        Compression::XpressHuffman => huffman::decompress(input, &mut output)?,
-    }
-    match output.is_full() {
+    let result = match compression {
+        Compression::Lznt1 => lznt1::decompress(input, &mut decoded),
+        Compression::Xpress => xpress::decompress(input, &mut decoded),
+        Compression::XpressHuffman => huffman::decompress(input, &mut decoded),
+    };
+    let result = result.and(match decoded.is_full() {
         true => Ok(()),
-        false => Err(output.ends()),
+        false => Err(decoded.ends()),
+    });
+    let len = decoded.len;
+    if len < output_bytes {
+        // The size was the word of damaged data: no room is kept for it.
+        output.truncate(len);
+        output.shrink_to_fit();
     }
+    result
 }
 
-/// The output, which grows no further than the expected size.
+/// Bytes that are copied at once where there is room for them: most literals and matches are shorter.
+const CHUNK_BYTES: usize = 32;
+
+/// The output, of the expected size from the start; `len` bytes of it are decoded.
 struct Output<'a> {
-    bytes: &'a mut Vec<u8>,
-    limit: usize,
+    bytes: &'a mut [u8],
+    len: usize,
 }
 
 impl Output<'_> {
     fn len(&self) -> usize {
-        self.bytes.len()
+        self.len
     }
 
+    #[inline]
     fn is_full(&self) -> bool {
-        self.bytes.len() >= self.limit
+        self.len >= self.bytes.len()
     }
 
     fn ends(&self) -> DecompressError {
         DecompressError::Ends {
-            produced: self.bytes.len(),
-            expected: self.limit,
+            produced: self.len,
+            expected: self.bytes.len(),
         }
     }
 
     /// A byte; there is room for it.
     #[inline]
     fn literal(&mut self, byte: u8) {
-        self.bytes.push(byte);
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+            self.len += 1;
+        }
     }
 
     /// Bytes as they are, as many as there is room for.
     fn literals(&mut self, bytes: &[u8]) {
-        let room = self.limit.saturating_sub(self.bytes.len());
-        self.bytes.extend(bytes.iter().take(room));
+        let count = bytes.len().min(self.bytes.len() - self.len);
+        self.bytes[self.len..self.len + count].copy_from_slice(&bytes[..count]);
+        self.len += count;
+    }
+
+    /// The first `count` bytes of `input`, as many as there are and there is room for; returns
+    /// how many. `count` is at most [`CHUNK_BYTES`].
+    #[inline]
+    fn few_literals(&mut self, input: &[u8], count: usize) -> usize {
+        let place = self.bytes.get_mut(self.len..);
+        let place = place.and_then(|place| place.first_chunk_mut::<CHUNK_BYTES>());
+        if let (Some(place), Some(chunk)) = (place, input.first_chunk::<CHUNK_BYTES>()) {
+            *place = *chunk;
+            self.len += count;
+            return count;
+        }
+        let before = self.len;
+        self.literals(&input[..count.min(input.len())]);
+        self.len - before
     }
 
     /// Repeats `length` bytes from `distance` back, as many as there is room for; the two ranges
@@ -146,7 +178,7 @@ impl Output<'_> {
         length: usize,
         input: usize,
     ) -> Result<(), DecompressError> {
-        let produced = self.bytes.len();
+        let produced = self.len;
         let Some(start) = produced.checked_sub(distance).filter(|_| distance > 0) else {
             return Err(DecompressError::Distance {
                 input,
@@ -154,13 +186,26 @@ impl Output<'_> {
                 produced,
             });
         };
-        let mut left = length.min(self.limit.saturating_sub(produced));
-        // What is repeated grows with each round: its period is the distance.
-        while left > 0 {
-            let round = left.min(self.bytes.len() - start);
-            self.bytes.extend_from_within(start..start + round);
-            left -= round;
+        if length <= CHUNK_BYTES && distance >= CHUNK_BYTES {
+            let (done, free) = self.bytes.split_at_mut(produced);
+            let source = done[start..].first_chunk::<CHUNK_BYTES>();
+            if let (Some(source), Some(place)) = (source, free.first_chunk_mut::<CHUNK_BYTES>()) {
+                *place = *source;
+                self.len += length;
+                return Ok(());
+            }
         }
+        self.repeat_slowly(start, length);
         Ok(())
+    }
+
+    fn repeat_slowly(&mut self, start: usize, length: usize) {
+        let end = self.bytes.len().min(self.len.saturating_add(length));
+        // What is repeated grows with each round: its period is the distance.
+        while self.len < end {
+            let round = (end - self.len).min(self.len - start);
+            self.bytes.copy_within(start..start + round, self.len);
+            self.len += round;
+        }
     }
 }

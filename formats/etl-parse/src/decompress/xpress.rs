@@ -14,20 +14,19 @@ pub(super) fn decompress(input: &[u8], output: &mut Output<'_>) -> Result<(), De
         half: None,
     };
     while !output.is_full() {
-        let flags = source.next32().ok_or_else(|| output.ends())?;
-        for bit in (0..32).rev() {
-            if output.is_full() {
-                break;
+        let mut flags = source.next32().ok_or_else(|| output.ends())?;
+        let mut left = u32::BITS;
+        while left > 0 && !output.is_full() {
+            let literals = flags.leading_zeros().min(left);
+            if literals > 0 {
+                source.literals(literals as usize, output)?;
+                left -= literals;
+                flags = flags.checked_shl(literals).unwrap_or(0);
             }
-            if flags & (1 << bit) == 0 {
-                let byte = source.next8().ok_or_else(|| output.ends())?;
-                output.literal(byte);
-            } else {
-                let pair = source.next16().ok_or_else(|| output.ends())?;
-                let length = source.length(usize::from(pair & 7)).map_err(|what| {
-                    what.map_or_else(|| output.ends(), |what| source.malformed(what))
-                })?;
-                output.repeat(usize::from(pair >> 3) + 1, length, source.at)?;
+            if left > 0 && !output.is_full() {
+                source.repeat(output)?;
+                left -= 1;
+                flags <<= 1;
             }
         }
     }
@@ -42,6 +41,28 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// So many bytes as they are; fewer, where the output is full before.
+    #[inline]
+    fn literals(&mut self, count: usize, output: &mut Output<'_>) -> Result<(), DecompressError> {
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        let copied = output.few_literals(rest, count);
+        self.at += copied;
+        match copied == count || output.is_full() {
+            true => Ok(()),
+            false => Err(output.ends()),
+        }
+    }
+
+    /// A match.
+    #[inline]
+    fn repeat(&mut self, output: &mut Output<'_>) -> Result<(), DecompressError> {
+        let pair = self.next16().ok_or_else(|| output.ends())?;
+        let length = self
+            .length(usize::from(pair & 7))
+            .map_err(|what| what.map_or_else(|| output.ends(), |what| self.malformed(what)))?;
+        output.repeat(usize::from(pair >> 3) + 1, length, self.at)
+    }
+
     /// Length of a match whose three bits are these; the error is `None` at the end of the input.
     #[inline]
     fn length(&mut self, bits: usize) -> Result<usize, Option<&'static str>> {
