@@ -9,6 +9,7 @@ use etl_parse::kernel::{
     DiskFlush, DiskInit, DiskTransfer, KERNEL_DISK, PhyDisk, ProcessInfo, Response, ThreadInfo,
     hook,
 };
+use etl_parse::storport::{self, Completion, Dispatch, ScsiAddress};
 use etl_parse::{Compression, Event, EventId, HeaderKind, LogHeader, PointerWidth};
 use iotape_formats::import::etl::{ImportError, Options, Report, import};
 use iotape_formats::tape::{Anchor, Block, ErrorCodes, Layer, Loss, LossReason, TapeReader};
@@ -273,6 +274,7 @@ fn disks_have_the_names_and_models_that_the_end_of_the_trace_tells() {
     }
     let disk = PhyDisk {
         disk: 2,
+        address: None,
         sector_bytes: 4096,
         sectors_per_track: 63,
         tracks_per_cylinder: 255,
@@ -503,6 +505,300 @@ fn kernel_disk_is_read_where_the_kernel_logger_is_not() {
     assert_eq!(
         (imported.requests.len(), imported.report.other_source),
         (1, 1)
+    );
+}
+
+#[test]
+fn kernel_disk_tells_of_reads_and_flushes_too() {
+    let provider = |id| EventId::Provider {
+        provider: KERNEL_DISK,
+        id,
+        opcode: 0,
+        keyword: 0x20,
+    };
+    let read = DiskTransfer {
+        is_write: false,
+        ..write(3, 8192, 20)
+    };
+    let flush = DiskFlush {
+        disk: 2,
+        irp_flags: 0,
+        irp: 4,
+        response: Response::PerfTicks(7),
+        thread_id: None,
+    };
+    let mut alone = trace();
+    alone.event(
+        50,
+        provider(10),
+        HeaderKind::Event,
+        0,
+        &payload::disk_transfer(&read, 2, WIDTH),
+    );
+    alone.event(
+        60,
+        provider(14),
+        HeaderKind::Event,
+        0,
+        &payload::disk_flush(&flush, 2, WIDTH),
+    );
+    let imported = import_of(alone);
+    let seen: Vec<_> = imported
+        .requests
+        .iter()
+        .map(|request| (request.op, request.time_ns, request.latency_ns))
+        .collect();
+    assert_eq!(
+        seen,
+        [(Op::Read, 3000, Some(2000)), (Op::Flush, 5300, Some(700))]
+    );
+}
+
+const AT: ScsiAddress = ScsiAddress {
+    port: 3,
+    bus: 0,
+    target: 1,
+    lun: 2,
+};
+
+impl Trace {
+    fn storport(&mut self, at: i64, id: u16, version: u8, payload: &[u8]) -> &mut Trace {
+        let id = EventId::Provider {
+            provider: storport::PROVIDER,
+            id,
+            opcode: 0,
+            keyword: 0x70_0000,
+        };
+        self.event(at, id, HeaderKind::Event, version, payload)
+    }
+
+    fn dispatch(&mut self, at: i64, irp: u64, command: u8, blocks: u64, lba: u64) -> &mut Trace {
+        let dispatch = Dispatch {
+            irp,
+            command,
+            blocks,
+            lba,
+        };
+        self.storport(at, 203, 2, &payload::storport_dispatch(&dispatch, WIDTH))
+    }
+
+    fn complete(&mut self, at: i64, done: &Completion) -> &mut Trace {
+        self.storport(at, 201, 2, &payload::storport_completion(done, WIDTH))
+    }
+}
+
+/// WRITE(10) of 4 KiB that took 100 ticks.
+fn completion(irp: u64) -> Completion {
+    Completion {
+        duration_100ns: 100,
+        irp,
+        command: 0x2a,
+        srb_status: 1,
+        scsi_status: 0,
+        device: AT,
+        bytes: 4096,
+    }
+}
+
+fn phy_disk(disk: u32, address: ScsiAddress) -> Vec<u8> {
+    let disk = PhyDisk {
+        disk,
+        sector_bytes: 4096,
+        sectors_per_track: 63,
+        tracks_per_cylinder: 255,
+        cylinders: 10,
+        address: Some(address),
+        model: "ACME Disk".to_owned(),
+        partitions: 1,
+        write_cache: true,
+    };
+    payload::phy_disk(&disk, WIDTH)
+}
+
+#[test]
+fn storport_is_read_where_nobody_else_tells_of_disks() {
+    let mut trace = trace();
+    // Queued for 50 ticks, then 100 below; a read in 16-byte form; a flush, which has no dispatch.
+    trace
+        .dispatch(850, 1, 0x2a, 8, 100)
+        .complete(1000, &completion(1));
+    let read = Completion {
+        command: 0x88,
+        bytes: 65_536,
+        srb_status: 0x81,
+        ..completion(2)
+    };
+    trace
+        .dispatch(1900, 2, 0x88, 128, 1 << 40)
+        .complete(2000, &read);
+    let flush = Completion {
+        command: 0x35,
+        bytes: 0,
+        ..completion(3)
+    };
+    trace.complete(3000, &flush);
+    // Failed: the block's size is known by now.
+    let failed = Completion {
+        srb_status: 4,
+        scsi_status: 2,
+        bytes: 0,
+        ..completion(4)
+    };
+    trace.dispatch(3900, 4, 0x2a, 16, 8).complete(4000, &failed);
+    let imported = import_of(trace);
+    let request = |time_ns, op, offset_bytes, length_bytes, error| Request {
+        time_ns,
+        op,
+        offset_bytes,
+        length_bytes,
+        latency_ns: Some(10_000),
+        error,
+        ..Request::default()
+    };
+    let expected = [
+        request(90_000, Op::Write, 51_200, 4096, Some(0)),
+        request(190_000, Op::Read, 512 << 40, 65_536, Some(0)),
+        request(290_000, Op::Flush, 0, 0, Some(0)),
+        request(390_000, Op::Write, 4096, 8192, None),
+    ];
+    assert_eq!(imported.requests, expected);
+    let [device] = imported.tape.devices() else {
+        panic!()
+    };
+    assert_eq!(device.name, "Scsi3:0:1:2");
+    let report = &imported.report;
+    assert_eq!((report.storport.failed, report.other_source), (1, 0));
+    let notes = imported.tape.header().notes.join("\n");
+    assert!(notes.contains("Microsoft-Windows-StorPort"), "{notes}");
+}
+
+#[test]
+fn a_storport_device_is_the_disk_at_its_address() {
+    let elsewhere = ScsiAddress { lun: 0, ..AT };
+    for (others, name) in [
+        (vec![], "PhysicalDrive7"),
+        (vec![(8, elsewhere)], "PhysicalDrive7"),
+        (vec![(8, AT)], "Scsi3:0:1:2"),
+    ] {
+        let mut trace = trace();
+        trace
+            .dispatch(900, 1, 0x2a, 1, 5)
+            .complete(1000, &completion(1));
+        trace.push(1100, hook::PHY_DISK, 2, &phy_disk(7, AT));
+        for (disk, address) in others {
+            trace.push(1100, hook::PHY_DISK, 2, &phy_disk(disk, address));
+        }
+        let imported = import_of(trace);
+        let device = &imported.tape.devices()[0];
+        assert_eq!(device.name, name);
+        let is_known = name.starts_with("Physical");
+        assert_eq!(device.model.as_deref(), is_known.then_some("ACME Disk"));
+        assert_eq!(imported.requests[0].offset_bytes, 5 * 4096);
+    }
+}
+
+#[test]
+fn what_storport_does_not_tell_is_counted() {
+    let mut trace = trace();
+    trace
+        .dispatch(900, 1, 0x2a, 8, 0)
+        .complete(1000, &completion(1));
+    // No dispatch; one of another command; one that came after the issue; INQUIRY; a length that
+    // contradicts; a version 3; a dispatch that does not end; a packet used again.
+    trace.complete(2000, &completion(2));
+    trace
+        .dispatch(2900, 3, 0x28, 8, 0)
+        .complete(3000, &completion(3));
+    let slow = Completion {
+        duration_100ns: 20_000,
+        ..completion(4)
+    };
+    trace
+        .dispatch(23_900, 4, 0x2a, 8, 0)
+        .complete(24_000, &slow);
+    let inquiry = Completion {
+        command: 0x12,
+        ..completion(5)
+    };
+    trace.complete(25_000, &inquiry);
+    trace
+        .dispatch(25_900, 6, 0x2a, 16, 0)
+        .complete(26_000, &completion(6));
+    trace.storport(
+        27_000,
+        201,
+        3,
+        &payload::storport_completion(&completion(7), WIDTH),
+    );
+    trace.storport(27_000, 201, 2, &[0; 50]);
+    trace
+        .dispatch(28_000, 8, 0x2a, 8, 0)
+        .dispatch(28_001, 8, 0x2a, 8, 0);
+    let imported = import_of(trace);
+    assert_eq!(imported.requests.len(), 1);
+    let report = &imported.report;
+    let counts = report.storport;
+    assert_eq!(
+        (
+            counts.without_place,
+            counts.other_commands,
+            counts.malformed
+        ),
+        (3, 1, 2)
+    );
+    assert_eq!((counts.other_version, counts.unfinished), (1, 2));
+    assert!(report.is_flawed());
+    let counters = report.summary.counters;
+    assert_eq!(counters.unpaired_completions, 3);
+    assert_eq!(counters.unpaired_issues, 2);
+    assert_eq!(counters.undecodable, 3);
+}
+
+#[test]
+fn a_request_is_not_taken_from_two_sources() {
+    let kernel_disk = EventId::Provider {
+        provider: KERNEL_DISK,
+        id: 11,
+        opcode: 0,
+        keyword: 0x20,
+    };
+    let bytes = payload::disk_transfer(&write(1, 4096, 30), 2, WIDTH);
+    let storport = |trace: &mut Trace| {
+        trace
+            .dispatch(900, 1, 0x2a, 8, 8)
+            .complete(1000, &completion(1));
+    };
+    let mut three = trace();
+    storport(&mut three);
+    three.event(1000, kernel_disk, HeaderKind::Event, 0, &bytes);
+    three.done(1001, 3, &write(1, 4096, 30));
+    let imported = import_of(three);
+    assert_eq!(imported.requests.len(), 1);
+    assert_eq!(imported.requests[0].latency_ns, Some(3000));
+    assert_eq!(imported.report.other_source, 3);
+
+    let mut two = trace();
+    storport(&mut two);
+    two.event(1000, kernel_disk, HeaderKind::Event, 0, &bytes);
+    let imported = import_of(two);
+    assert_eq!(imported.requests.len(), 1);
+    assert_eq!(imported.requests[0].latency_ns, Some(3000));
+    assert_eq!(imported.report.other_source, 2);
+}
+
+#[test]
+fn storport_without_places_makes_no_tape_and_says_why() {
+    let mut trace = trace();
+    trace
+        .complete(1000, &completion(1))
+        .complete(2000, &completion(2));
+    let Err(error) = try_import(trace.finish()) else {
+        panic!()
+    };
+    let text = error.to_string();
+    assert!(
+        text.contains("2 completions (event 201) lack a dispatch (202 to 207)"),
+        "{text}"
     );
 }
 

@@ -226,6 +226,7 @@ impl Load {
             sectors_per_track: 63,
             tracks_per_cylinder: 255,
             cylinders: 133_674,
+            address: None,
             model: "Made up".to_owned(),
             partitions: 1,
             write_cache: true,

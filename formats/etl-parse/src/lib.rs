@@ -12,6 +12,7 @@
 //!   files; damage never stops it and is accounted for ([`Damage`], [`Losses`]).
 //! - [`Event`] is an event: its header, of whatever form, and its payload.
 //! - [`kernel`] reads the payloads of the kernel's disk, process, thread and configuration events.
+//! - [`storport`] reads those of the port driver.
 //! - [`decompress()`] decodes LZNT1, XPRESS and XPRESS Huffman.
 //! - [`encode`] writes traces, for tests.
 //!
@@ -52,6 +53,7 @@ pub mod kernel;
 mod log_header;
 mod read;
 mod source;
+pub mod storport;
 mod streams;
 mod walk;
 

@@ -9,6 +9,7 @@ use etl_parse::kernel::{
     DiskFlush, DiskInit, DiskIo, DiskTransfer, KERNEL_DISK, LogDisk, PhyDisk, ProcessInfo,
     Response, ThreadInfo, class, hook,
 };
+use etl_parse::storport::{self, Completion, Dispatch, ScsiAddress, StorPort};
 use etl_parse::{
     ClockType, Compression, Event, EventId, Guid, HeaderKind, LogHeader, PointerWidth, Reader,
 };
@@ -299,6 +300,126 @@ fn events_of_kernel_disk_are_of_version_2() {
     );
 }
 
+/// The bytes of a dispatch and of its completion, by hand, from the fields of the manifest.
+#[test]
+fn storport_byte_by_byte() {
+    let irp = [0xf0, 0xe8, 0x47, 0x00, 0x83, 0xfa, 0xff, 0xff];
+    let mut dispatch = irp.to_vec();
+    dispatch.push(0x2a); // WRITE(10)
+    dispatch.extend([8, 0, 0, 0, 0, 0, 0, 0]); // blocks
+    dispatch.extend([0x00, 0x01, 0x02, 0, 0, 0, 0, 0]); // LBA
+    dispatch.extend([0xee; 8]); // OriginalIrp
+    dispatch.push(1);
+    assert_eq!(dispatch.len(), 34);
+    let mut done = vec![0x10, 0x27, 0, 0, 0, 0, 0, 0]; // 1 ms
+    done.extend(irp);
+    done.extend([0x2a, 0x81]);
+    done.extend([0xee; 8]);
+    done.extend([4, 3, 2, 1, 0]); // port, bus, target, LUN, ScsiStatus
+    done.extend([0x00, 0x10, 0, 0]);
+    done.extend([0xdd; 16]);
+    assert_eq!(done.len(), 51);
+    let dispatched = Dispatch {
+        irp: 0xffff_fa83_0047_e8f0,
+        command: 0x2a,
+        blocks: 8,
+        lba: 0x2_0100,
+    };
+    let completed = Completion {
+        duration_100ns: 10_000,
+        irp: 0xffff_fa83_0047_e8f0,
+        command: 0x2a,
+        srb_status: 0x81,
+        scsi_status: 0,
+        device: ScsiAddress {
+            port: 4,
+            bus: 3,
+            target: 2,
+            lun: 1,
+        },
+        bytes: 4096,
+    };
+    assert!(completed.is_success());
+    for (id, bytes, expected) in [
+        (203, dispatch, StorPort::Dispatch(dispatched)),
+        (201, done, StorPort::Completion(completed)),
+    ] {
+        let read = storport_event(id, 2, PointerWidth::Bits64, &bytes);
+        assert_eq!(StorPort::parse(&read), Some(expected));
+        assert_eq!(DiskIo::parse(&read), None);
+        let other = Event { version: 3, ..read };
+        assert_eq!(StorPort::parse(&other), Some(StorPort::OtherVersion));
+        for cut in 0..bytes.len() {
+            let payload = &bytes[..cut];
+            let cut_short = Event { payload, ..read };
+            assert_eq!(StorPort::parse(&cut_short), Some(StorPort::Malformed));
+        }
+    }
+    for id in [200, 208, 210, 211] {
+        let read = storport_event(id, 2, PointerWidth::Bits64, &[0; 64]);
+        assert_eq!(StorPort::parse(&read), None, "{id}");
+    }
+}
+
+#[test]
+fn storport_is_written_as_it_is_read() {
+    for (width, sizes) in [
+        (PointerWidth::Bits64, (34, 51)),
+        (PointerWidth::Bits32, (26, 43)),
+    ] {
+        let dispatch = Dispatch {
+            irp: address(width, 5),
+            command: 0x88,
+            blocks: 1 << 40,
+            lba: u64::MAX,
+        };
+        let done = Completion {
+            duration_100ns: 77,
+            irp: address(width, 5),
+            command: 0x88,
+            srb_status: 4,
+            scsi_status: 2,
+            device: ScsiAddress {
+                port: 1,
+                bus: 2,
+                target: 3,
+                lun: 4,
+            },
+            bytes: u32::MAX,
+        };
+        let dispatch_bytes = payload::storport_dispatch(&dispatch, width);
+        let done_bytes = payload::storport_completion(&done, width);
+        assert_eq!((dispatch_bytes.len(), done_bytes.len()), sizes);
+        let events = [
+            storport_event(202, 2, width, &dispatch_bytes),
+            storport_event(201, 2, width, &done_bytes),
+        ];
+        assert_eq!(
+            events.map(|event| StorPort::parse(&event)),
+            [
+                Some(StorPort::Dispatch(dispatch)),
+                Some(StorPort::Completion(done))
+            ]
+        );
+        assert!(!done.is_success());
+        assert_reads(
+            written(&small_buffers(width), None, &events),
+            &events,
+            "StorPort",
+        );
+    }
+}
+
+fn storport_event(id: u16, version: u8, width: PointerWidth, payload: &[u8]) -> Event<'_> {
+    let id = EventId::Provider {
+        provider: storport::PROVIDER,
+        id,
+        opcode: 0,
+        keyword: 0,
+    };
+    event(HeaderKind::Event, id, version, 9, width, payload)
+}
+
 #[test]
 fn processes_threads_and_disks_of_every_version() {
     for width in WIDTHS {
@@ -331,6 +452,12 @@ fn processes_threads_and_disks_of_every_version() {
             sectors_per_track: 63,
             tracks_per_cylinder: 255,
             cylinders: 1000,
+            address: Some(ScsiAddress {
+                port: 2,
+                bus: 1,
+                target: 9,
+                lun: 3,
+            }),
             model: "NVMe Übergröße".to_owned(),
             partitions: 4,
             write_cache: true,

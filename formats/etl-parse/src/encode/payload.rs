@@ -5,6 +5,7 @@ use crate::kernel::{
     DiskFlush, DiskInit, DiskTransfer, LogDisk, PhyDisk, ProcessInfo, Response, ThreadInfo,
 };
 use crate::log_header::LogHeader;
+use crate::storport::{Completion, Dispatch, ScsiAddress};
 
 /// A payload under way.
 struct Fields {
@@ -60,6 +61,21 @@ impl Fields {
             fields.bytes.extend_from_slice(&unit.to_le_bytes());
             fields
         })
+    }
+
+    /// Port, path, target and LUN in 32 bits each; one that cannot be where there is none.
+    fn address(self, address: Option<ScsiAddress>) -> Fields {
+        let numbers = address.map(|address| {
+            let ScsiAddress {
+                port,
+                bus,
+                target,
+                lun,
+            } = address;
+            [port, bus, target, lun].map(u32::from)
+        });
+        let numbers = numbers.unwrap_or([u32::MAX; 4]);
+        numbers.into_iter().fold(self, Fields::u32)
     }
 
     fn optional(self, value: Option<u32>) -> Fields {
@@ -201,11 +217,48 @@ pub fn phy_disk(disk: &PhyDisk, pointers: PointerWidth) -> Vec<u8> {
         .u32(disk.sectors_per_track)
         .u32(disk.tracks_per_cylinder)
         .u64(disk.cylinders)
-        .zeroes(16) // port, path, target, LUN
+        .address(disk.address)
         .utf16(&disk.model, 256)
         .u32(disk.partitions)
         .u8(u8::from(disk.write_cache))
         .zeroes(1 + 6 + 4) // boot drive
+        .bytes
+}
+
+/// A dispatch of StorPort, version 2; its original packet is none.
+pub fn storport_dispatch(dispatch: &Dispatch, pointers: PointerWidth) -> Vec<u8> {
+    Fields::new(pointers)
+        .pointer(dispatch.irp)
+        .u8(dispatch.command)
+        .u64(dispatch.blocks)
+        .u64(dispatch.lba)
+        .pointer(0)
+        .u8(0) // NvCachePriority
+        .bytes
+}
+
+/// A completion of StorPort, version 2; its original packet is none.
+pub fn storport_completion(done: &Completion, pointers: PointerWidth) -> Vec<u8> {
+    let ScsiAddress {
+        port,
+        bus,
+        target,
+        lun,
+    } = done.device;
+    Fields::new(pointers)
+        .u64(done.duration_100ns)
+        .pointer(done.irp)
+        .u8(done.command)
+        .u8(done.srb_status)
+        .pointer(0)
+        .u8(port)
+        .u8(bus)
+        .u8(target)
+        .u8(lun)
+        .u8(done.scsi_status)
+        .u32(done.bytes)
+        .u64(0) // BuildIoDuration
+        .u64(0) // StartIoDuration
         .bytes
 }
 

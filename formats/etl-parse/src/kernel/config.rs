@@ -3,6 +3,7 @@
 
 use crate::bytes::{u8_at, u32_at, u64_at, utf16_at};
 use crate::event::Event;
+use crate::storport::ScsiAddress;
 
 use super::hook;
 
@@ -30,6 +31,8 @@ pub struct PhyDisk {
     pub tracks_per_cylinder: u32,
     /// Whole cylinders: the disk is up to one larger.
     pub cylinders: u64,
+    /// Where it is attached; `None` if its numbers are beyond 8 bits.
+    pub address: Option<ScsiAddress>,
     /// Vendor and model.
     pub model: String,
     /// How many partitions it has.
@@ -61,12 +64,22 @@ impl PhyDisk {
         }
         let payload = event.payload;
         let (model, _) = utf16_at(payload.get(..MODEL_END)?, MODEL_AT);
+        let number = |at| u8::try_from(u32_at(payload, at)?).ok();
+        let address = || {
+            Some(ScsiAddress {
+                port: number(24)?,
+                bus: number(28)?,
+                target: number(32)?,
+                lun: number(36)?,
+            })
+        };
         Some(PhyDisk {
             disk: u32_at(payload, 0)?,
             sector_bytes: u32_at(payload, 4)?,
             sectors_per_track: u32_at(payload, 8)?,
             tracks_per_cylinder: u32_at(payload, 12)?,
             cylinders: u64_at(payload, 16)?,
+            address: address(),
             model: model.trim().to_owned(),
             partitions: u32_at(payload, MODEL_END)?,
             write_cache: u8_at(payload, MODEL_END + 4)? != 0,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use etl_parse::kernel::PhyDisk;
+use etl_parse::storport::ScsiAddress;
 
 use super::MAX_DEVICES;
 use crate::request::DeviceIndex;
@@ -11,11 +12,20 @@ use crate::tape::{Device, Layer};
 /// Sizes of sectors that are believed.
 const SECTOR_BYTES: std::ops::RangeInclusive<u32> = 512..=1 << 20;
 
-/// Devices by the number of the physical disk. Those that have requests are in the tape.
+/// How a trace names a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Disk {
+    /// The number of the physical disk.
+    Number(u32),
+    /// Where it is attached.
+    At(ScsiAddress),
+}
+
+/// The devices that have requests are in the tape.
 #[derive(Debug)]
 pub(super) struct Devices {
     known: BTreeMap<u32, PhyDisk>,
-    indexes: HashMap<u32, DeviceIndex>,
+    indexes: HashMap<Disk, DeviceIndex>,
 }
 
 impl Devices {
@@ -28,7 +38,7 @@ impl Devices {
 
     /// Index of a disk; with its description, if it is new. `None` if there are too many.
     #[inline]
-    pub fn index(&mut self, disk: u32) -> Option<(DeviceIndex, Option<Device>)> {
+    pub fn index(&mut self, disk: Disk) -> Option<(DeviceIndex, Option<Device>)> {
         if let Some(index) = self.indexes.get(&disk) {
             return Some((*index, None));
         }
@@ -40,18 +50,39 @@ impl Devices {
         Some((index, Some(self.describe(disk, index))))
     }
 
-    fn describe(&self, disk: u32, index: DeviceIndex) -> Device {
-        let known = self.known.get(&disk);
+    fn describe(&self, disk: Disk, index: DeviceIndex) -> Device {
+        let (known, name) = match disk {
+            Disk::Number(number) => (self.known.get(&number), format!("PhysicalDrive{number}")),
+            Disk::At(address) => self.attached_at(address),
+        };
         let sector_bytes = known.map(|known| known.sector_bytes);
         let model = known.map(|known| known.model.clone());
         Device {
             index,
-            name: format!("PhysicalDrive{disk}"),
+            name,
             layer: Layer::Device,
             logical_sector_bytes: sector_bytes
                 .filter(|bytes| SECTOR_BYTES.contains(bytes) && bytes.is_power_of_two()),
             model: model.filter(|model| !model.is_empty()),
             ..Device::default()
+        }
+    }
+
+    /// The disk at an address, if the trace tells of just one there, and a name.
+    fn attached_at(&self, address: ScsiAddress) -> (Option<&PhyDisk>, String) {
+        let mut at = self.known.values();
+        let mut next = || at.find(|disk| disk.address == Some(address));
+        match (next(), next()) {
+            (Some(only), None) => (Some(only), format!("PhysicalDrive{}", only.disk)),
+            _ => {
+                let ScsiAddress {
+                    port,
+                    bus,
+                    target,
+                    lun,
+                } = address;
+                (None, format!("Scsi{port}:{bus}:{target}:{lun}"))
+            }
         }
     }
 }

@@ -59,6 +59,13 @@ fn notes(survey: &Survey, origin: Option<Origin>) -> Vec<String> {
             "from events of Microsoft-Windows-Kernel-Disk, which do not tell who asked".to_owned(),
         );
     }
+    if origin == Some(Origin::StorPort) {
+        notes.push(
+            "from events of Microsoft-Windows-StorPort, which do not tell who asked; latencies are \
+             those below the port driver"
+                .to_owned(),
+        );
+    }
     for disk in survey.disks.values().take(MAX_NOTES) {
         let cache = if disk.write_cache { "on" } else { "off" };
         let at_least = disk.geometry_bytes().unwrap_or(0);

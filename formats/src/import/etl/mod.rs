@@ -20,12 +20,14 @@ mod providers;
 mod report;
 pub(super) mod requests;
 mod run;
+mod storports;
 mod stream;
 mod survey;
 
 pub use error::ImportError;
 pub use providers::{Provider, Tally};
 pub use report::Report;
+pub use storports::StorPortCounts;
 pub use stream::{DiskRequest, Log, LogEnd, Stream, StreamCounts};
 
 use std::fs::File;

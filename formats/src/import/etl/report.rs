@@ -2,6 +2,7 @@
 
 use etl_parse::{Damage, Losses};
 
+use super::storports::StorPortCounts;
 use crate::tape::Summary;
 
 /// What was imported.
@@ -33,12 +34,17 @@ pub struct Report {
     pub other_source: u64,
     /// Requests of more disks than are believed. They are left out.
     pub refused: u64,
+    /// What was met in the events of the port driver, if these were read.
+    pub storport: StorPortCounts,
 }
 
 impl Report {
     /// Whether something is missing from the tape that the traced system did.
     pub fn is_flawed(&self) -> bool {
-        self.summary.counters.lost_events > 0 || !self.damage.is_none() || self.malformed > 0
+        self.summary.counters.lost_events > 0
+            || !self.damage.is_none()
+            || self.malformed > 0
+            || self.storport.other_version > 0
     }
 
     /// What the user should know besides the totals: losses, damage, surprises; a sentence each.
@@ -71,6 +77,22 @@ impl Report {
             (
                 self.other_source,
                 "disk events of a second provider tell of the same requests and are left out",
+            ),
+            (
+                self.storport.without_place,
+                "StorPort completions have no dispatch: where they went is not known, they are left out",
+            ),
+            (
+                self.storport.other_commands,
+                "StorPort commands neither read, write nor flush and are left out",
+            ),
+            (
+                self.storport.failed,
+                "requests failed at the device; the trace does not tell an error of Windows",
+            ),
+            (
+                self.storport.other_version,
+                "StorPort events are of a version whose layout is not known (2 is) and are left out",
             ),
         ];
         for (count, what) in counts {

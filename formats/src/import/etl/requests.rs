@@ -8,7 +8,7 @@ use crate::import::inits::{Init, Inits};
 use crate::request::{DeviceIndex, Flags, Op, Request};
 
 /// Longest time that a request may take and be believed.
-const MAX_RESPONSE_NS: u64 = 3_600_000_000_000;
+pub(super) const MAX_RESPONSE_NS: u64 = 3_600_000_000_000;
 /// Farthest time from the start of a trace that is believed: 36 years.
 const MAX_TIME_NS: i128 = 1 << 60;
 
@@ -20,12 +20,13 @@ pub(super) enum Origin {
     Kernel,
     /// The provider `Microsoft-Windows-Kernel-Disk`.
     KernelDisk,
+    /// The provider `Microsoft-Windows-StorPort`, which `StorPorts` reads.
+    StorPort,
 }
 
-/// A request as the trace tells it: its device by number, its time since the start of the trace.
+/// A request as the trace tells it, with its time since the start of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Traced {
-    pub disk: u32,
     pub time_ns: i64,
     /// Its time and device are still to be set.
     pub request: Request,
@@ -75,9 +76,9 @@ impl Requests {
         self.origin
     }
 
-    /// The request of a completion; `None` for everything else.
+    /// The request of a completion and the number of its physical disk; `None` for everything else.
     #[inline]
-    pub fn take(&mut self, event: &Event<'_>, people: &People) -> Option<Traced> {
+    pub fn take(&mut self, event: &Event<'_>, people: &People) -> Option<(u32, Traced)> {
         let (origin, disk_event) = match event.id {
             EventId::Provider { .. } => match DiskIo::parse_kernel_disk(event) {
                 Some(disk_event) => (Origin::KernelDisk, disk_event),
@@ -85,8 +86,7 @@ impl Requests {
             },
             _ => (Origin::Kernel, DiskIo::parse(event)?),
         };
-        if *self.origin.get_or_insert(origin) != origin {
-            self.counts.other_origin += 1;
+        if !self.is_read(origin) {
             return None;
         }
         let Some(now_ns) = event.ticks.and_then(|ticks| self.time_ns(ticks)) else {
@@ -103,13 +103,25 @@ impl Requests {
                 self.inits.begin(init.irp, begun);
                 None
             }
-            DiskIo::Transfer(transfer) => self.transfer(&transfer, now_ns, people),
-            DiskIo::Flush(flush) => Some(self.flush(&flush, now_ns, people)),
+            DiskIo::Transfer(transfer) => {
+                let traced = self.transfer(&transfer, now_ns, people)?;
+                Some((transfer.disk, traced))
+            }
+            DiskIo::Flush(flush) => Some((flush.disk, self.flush(&flush, now_ns, people))),
             DiskIo::Malformed => {
                 self.counts.malformed += 1;
                 None
             }
         }
+    }
+
+    /// Whether the events of an origin are read. The first one decides where nobody has; those of
+    /// others are counted.
+    #[inline]
+    pub fn is_read(&mut self, origin: Origin) -> bool {
+        let is_read = *self.origin.get_or_insert(origin) == origin;
+        self.counts.other_origin += u64::from(!is_read);
+        is_read
     }
 
     fn transfer(&mut self, done: &DiskTransfer, now_ns: i64, people: &People) -> Option<Traced> {
@@ -124,7 +136,7 @@ impl Requests {
             thread_id: done.thread_id,
             irp_flags: done.irp_flags,
         };
-        let mut traced = self.complete(done.disk, &completion, now_ns, people);
+        let mut traced = self.complete(&completion, now_ns, people);
         traced.request.op = if done.is_write { Op::Write } else { Op::Read };
         traced.request.offset_bytes = offset_bytes;
         traced.request.length_bytes = length_bytes;
@@ -138,13 +150,13 @@ impl Requests {
             thread_id: done.thread_id,
             irp_flags: done.irp_flags,
         };
-        let mut traced = self.complete(done.disk, &completion, now_ns, people);
+        let mut traced = self.complete(&completion, now_ns, people);
         traced.request.op = Op::Flush;
         traced
     }
 
     /// A request is done now: when it was issued, and by whom.
-    fn complete(&mut self, disk: u32, done: &Completion, now_ns: i64, people: &People) -> Traced {
+    fn complete(&mut self, done: &Completion, now_ns: i64, people: &People) -> Traced {
         let latency_ns = self.latency_ns(done.response);
         // Both are far below the limits of 64 bits.
         let issue_ns = latency_ns.map(|latency_ns| now_ns - latency_ns as i64);
@@ -166,7 +178,6 @@ impl Requests {
         };
         self.counts.without_response += u64::from(latency_ns.is_none());
         Traced {
-            disk,
             time_ns,
             request: Request {
                 device: DeviceIndex(0),
@@ -191,7 +202,7 @@ impl Requests {
 
     /// Time since the start of the trace; `None` if it is beyond belief.
     #[inline]
-    fn time_ns(&self, ticks: i64) -> Option<i64> {
+    pub fn time_ns(&self, ticks: i64) -> Option<i64> {
         let ns = self.clock.since_start_ns(ticks);
         (ns.abs() < MAX_TIME_NS).then_some(ns as i64)
     }

@@ -2,15 +2,17 @@
 
 use std::io::{Read, Seek, Write};
 
+use etl_parse::storport::StorPort;
 use etl_parse::{Event, EventId, Reader};
 
-use super::devices::Devices;
+use super::devices::{Devices, Disk};
 use super::error::ImportError;
 use super::header::header;
 use super::people::People;
 use super::providers::Tally;
 use super::report::Report;
-use super::requests::{Requests, Traced};
+use super::requests::{Origin, Requests, Traced};
+use super::storports::StorPorts;
 use super::survey::survey;
 use super::{Options, Progress};
 use crate::import::sorted::{SortedTape, WINDOW_NS};
@@ -24,6 +26,7 @@ pub(super) struct Run<R, W: Write> {
     reader: Reader<R>,
     people: People,
     requests: Requests,
+    storports: StorPorts,
     tally: Tally,
     malformed: u64,
     /// Time of the latest event, since the start of the trace.
@@ -45,6 +48,7 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
         Ok(Run {
             people: survey.people,
             requests: Requests::new(clock, survey.origin),
+            storports: StorPorts::default(),
             tally: Tally::default(),
             malformed: 0,
             end_ticks: reader.header().start_ticks,
@@ -63,8 +67,13 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
             if is_of_interest(&event) {
                 self.malformed += u64::from(event.id == EventId::Malformed);
                 self.people.learn(&event);
-                if let Some(traced) = self.requests.take(&event, &self.people) {
+                let traced = self.requests.take(&event, &self.people);
+                let traced = traced.map(|(number, traced)| (Disk::Number(number), traced));
+                let traced =
+                    traced.or_else(|| storport(&event, &mut self.requests, &mut self.storports));
+                if let Some((disk, traced)) = traced {
                     write(
+                        disk,
                         traced,
                         &mut self.devices,
                         &mut self.refused,
@@ -85,14 +94,20 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
     }
 
     fn finish(mut self) -> Result<(W, Report), ImportError> {
+        self.output.drain()?;
+        self.requests.inits.finish();
+        self.storports.finish();
         if self.requests.origin().is_none() {
             return Err(ImportError::NoDiskIo {
                 tally: Box::new(self.tally),
                 lost_events: u64::from(self.reader.losses().events),
             });
         }
-        self.output.drain()?;
-        self.requests.inits.finish();
+        if self.requests.origin() == Some(Origin::StorPort) && self.output.requests() == 0 {
+            return Err(ImportError::StorPortWithoutPlace {
+                counts: self.storports.counts,
+            });
+        }
         self.losses()?;
         let mut report = self.report();
         self.output.count(&counters(&report));
@@ -142,10 +157,11 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
             events: self.tally.events(),
             damage: self.reader.damage().clone(),
             losses: *self.reader.losses(),
-            malformed: self.malformed + counts.malformed,
+            malformed: self.malformed + counts.malformed + self.storports.counts.malformed,
             without_latency: counts.without_response,
             before_zero: self.output.before_zero,
-            unfinished: inits.unfinished,
+            unfinished: inits.unfinished + self.storports.counts.unfinished,
+            storport: self.storports.counts,
             inits_agreed: inits.agreed,
             inits_contradicted: inits.contradicted,
             other_source: counts.other_origin,
@@ -157,12 +173,13 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
 
 /// Adds a request to the tape; before it, its device if that is new.
 fn write<W: Write>(
+    disk: Disk,
     traced: Traced,
     devices: &mut Devices,
     refused: &mut u64,
     output: &mut SortedTape<W>,
 ) -> Result<(), ImportError> {
-    let Some((index, new)) = devices.index(traced.disk) else {
+    let Some((index, new)) = devices.index(disk) else {
         *refused += 1;
         return Ok(());
     };
@@ -173,11 +190,34 @@ fn write<W: Write>(
     Ok(())
 }
 
+/// The request of an event of the port driver, if these are read.
+#[inline]
+fn storport(
+    event: &Event<'_>,
+    requests: &mut Requests,
+    storports: &mut StorPorts,
+) -> Option<(Disk, Traced)> {
+    let seen = StorPort::parse(event)?;
+    if !requests.is_read(Origin::StorPort) {
+        return None;
+    }
+    let Some(now_ns) = event.ticks.and_then(|ticks| requests.time_ns(ticks)) else {
+        storports.counts.malformed += 1;
+        return None;
+    };
+    let (address, traced) = storports.take(seen, now_ns)?;
+    Some((Disk::At(address), traced))
+}
+
 /// What the tape counts besides requests.
 fn counters(report: &Report) -> Counters {
     Counters {
         unpaired_issues: report.unfinished,
-        undecodable: report.damage.count() + report.malformed + report.refused,
+        undecodable: report.damage.count()
+            + report.malformed
+            + report.refused
+            + report.storport.other_version,
+        unpaired_completions: report.storport.without_place,
         ..Counters::default()
     }
 }

@@ -144,12 +144,8 @@ impl<R: Read + Seek> Log<'_, R> {
                 continue;
             }
             self.people.learn(&event);
-            if let Some(traced) = self.session.requests.take(&event, self.people) {
-                let Traced {
-                    disk,
-                    time_ns,
-                    request,
-                } = traced;
+            if let Some((disk, traced)) = self.session.requests.take(&event, self.people) {
+                let Traced { time_ns, request } = traced;
                 return Ok(Some(DiskRequest {
                     disk,
                     time_ns,

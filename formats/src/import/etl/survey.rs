@@ -9,6 +9,7 @@ use etl_parse::{Event, EventId, Reader};
 use super::error::ImportError;
 use super::people::People;
 use super::requests::Origin;
+use super::storports::tells_of_request;
 
 /// How much is looked at, at either end.
 const EDGE_BYTES: u64 = 32 << 20;
@@ -57,6 +58,7 @@ impl Survey {
             EventId::Provider { .. } if DiskIo::parse_kernel_disk(event).is_some() => {
                 Origin::KernelDisk
             }
+            EventId::Provider { .. } if tells_of_request(event) => Origin::StorPort,
             _ if DiskIo::parse(event).is_some() => Origin::Kernel,
             _ => return,
         };
