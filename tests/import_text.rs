@@ -62,3 +62,47 @@ fn options_that_a_format_does_not_know_are_refused() {
         "{csv}"
     );
 }
+
+#[test]
+fn what_is_no_trace_is_named_and_makes_no_tape() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("tape");
+    let tape = tape.to_str().unwrap();
+    let random: Vec<u8> = (0..5000u32).map(|n| (n * 7919 >> 3) as u8 | 0x80).collect();
+    let files: [(&str, &[u8], &str); 5] = [
+        ("empty.etl", b"", "is empty; an .etl begins with a buffer"),
+        (
+            "random.etl",
+            &random,
+            "5000 B of an unknown format, beginning with the bytes 80",
+        ),
+        ("random.iotape", &random, "a tape begins with other bytes"),
+        (
+            "notes.txt",
+            b"Dear all, time flies\n",
+            "beginning with \"Dear all, time f\"",
+        ),
+        (
+            "table.csv",
+            b"a,b,c\n1,2,3\n",
+            "the first line of a CSV names its columns",
+        ),
+    ];
+    for (name, content, expected) in files {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let said = run(["import", path.to_str().unwrap(), "-o", tape]).expect(1);
+        assert!(said.stderr.contains(expected), "{name}: {}", said.stderr);
+        assert!(said.stderr.contains("time_ns"), "{name}: {}", said.stderr);
+        assert!(!Path::new(tape).exists());
+    }
+    let said = run(["import", folder.path().to_str().unwrap(), "-o", tape]).expect(1);
+    assert!(
+        said.stderr.contains("is a directory; expected a file"),
+        "{}",
+        said.stderr
+    );
+    let original = common::tape_of_rows(folder.path(), "a", "0,sda,read,,0,512,,,,,,\n");
+    let said = run(["import", original.to_str().unwrap(), "-o", tape]).expect(1);
+    assert!(said.stderr.contains("is a tape already"), "{}", said.stderr);
+}

@@ -1,5 +1,7 @@
 //! `iotape import`: another tool's files into a tape.
 
+mod found;
+
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -16,12 +18,16 @@ use crate::files::NewFile;
 use crate::render::progress::ProgressLine;
 use crate::render::units;
 
+use found::Found;
+
 const TOOL: &str = concat!("iotape ", env!("CARGO_PKG_VERSION"));
 
-/// Most bytes that a table's format is found by.
-const DETECT_BYTES: usize = 4096;
-
 pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
+    for path in &args.files {
+        if path.is_dir() && !blktrace::is_trace(path).map_err(Failure::new)? {
+            return Err(found::directory(path));
+        }
+    }
     let (summary, outcome) = match args.from {
         ImportFormat::Auto => import_found(args),
         ImportFormat::Blktrace => import_blktrace(args),
@@ -45,7 +51,7 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
 }
 
 /// Finds the format by content. A name without a file may be mistyped: blktrace's importer says what
-/// it looked for. What is no trace and no known table is read as CSV, whose reader says what it misses.
+/// it looked for.
 fn import_found(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
     let path = args.files[0].as_path();
     if path != Path::new("-") {
@@ -60,13 +66,15 @@ fn import_found(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
     let start = table
         .fill_buf()
         .map_err(|error| Failure::at(path.display(), error))?;
-    let start = &start[..start.len().min(DETECT_BYTES)];
-    if tracing::is_trace(start) {
-        return import_tracing(args, table);
-    }
-    match text::detect(start) {
-        Some(format) => import_text(args, table, format),
-        None => import_csv(args, table),
+    let start = &start[..start.len().min(found::BYTES)];
+    match found::find(start) {
+        Some(Found::Tracing) => import_tracing(args, table),
+        Some(Found::Text(format)) => import_text(args, table, format),
+        Some(Found::Csv) => import_csv(args, table),
+        None => {
+            let bytes = std::fs::metadata(path).ok().filter(|file| file.is_file());
+            Err(found::unknown(path, bytes.map(|file| file.len()), start))
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::render::units;
 use crate::signals;
 
 pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
+    refuse_on_windows(args)?;
     let stop = signals::stop_flag()?;
     let user = User::choose(args.user.as_deref()).map_err(Failure::usage)?;
     // The tape is made only once the kernel lets us record, and events wait in its rings meanwhile.
@@ -58,11 +59,29 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::flawed_if(lossy || report.ended == Ended::LowSpace))
 }
 
+/// What only another system's recorder can honour.
+fn refuse_on_windows(args: &RecordArgs) -> Result<(), Failure> {
+    let refused = match args.backend {
+        _ if !cfg!(windows) => return Ok(()),
+        BackendArg::Perf => "--backend perf",
+        BackendArg::Ftrace => "--backend ftrace",
+        BackendArg::Auto if args.ring.is_some() => "--ring",
+        BackendArg::Auto => return Ok(()),
+    };
+    Err(Failure::usage(format_args!(
+        "{refused} is of Linux; on Windows events come from an event session of the kernel's, whose \
+         buffers have a size of their own; leave it out"
+    )))
+}
+
 fn options(args: &RecordArgs) -> Result<Options, Failure> {
+    let ring_bytes = args.ring.map(usize::try_from).transpose();
     Ok(Options {
         backend: args.backend.into(),
         layer: args.layer.map(Layer::from),
-        ring_bytes: usize::try_from(args.ring).map_err(Failure::usage)?,
+        ring_bytes: ring_bytes
+            .map_err(Failure::usage)?
+            .unwrap_or(Options::DEFAULT_RING_BYTES),
         hide_host: args.hide_host,
         duration: args.duration,
         bounds: Bounds {

@@ -49,5 +49,10 @@ pub use scanner::{Record, Scanner, Step};
 pub use wire::record_name;
 pub use writer::TapeWriter;
 
+/// Whether a file with this beginning is a tape; 16 bytes are enough to tell.
+pub fn is_tape(start: &[u8]) -> bool {
+    start.starts_with(&wire::HEAD_MAGIC)
+}
+
 /// Most requests in a block.
 pub const BLOCK_REQUESTS: usize = wire::MAX_BLOCK_REQUESTS;

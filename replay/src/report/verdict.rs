@@ -208,6 +208,14 @@ fn of_the_target(circumstances: &Circumstances<'_>, reasons: &mut Vec<String>) {
     }
 }
 
+/// What becomes of discards where the target is a file.
+const DISCARDS_IN_A_FILE: &str = if cfg!(windows) {
+    "discards tell the device below the file that the ranges are unused (FSCTL_FILE_LEVEL_TRIM); the \
+     file keeps its room, and what later reads of them return is not defined"
+} else {
+    "discards punch holes into the file; later reads of them reach no device"
+};
+
 fn of_one_target(run: &Run, target: &Target) -> Vec<String> {
     let mut notes = target.notes.clone();
     if let Some(room) = target.queue_requests.filter(|&room| room < run.depth_cap) {
@@ -217,9 +225,7 @@ fn of_one_target(run: &Run, target: &Target) -> Vec<String> {
         ));
     }
     if !target.block_device && run.by_op.contains_key(Op::Discard.name()) {
-        notes.push(
-            "discards punch holes into the file; later reads of them reach no device".to_owned(),
-        );
+        notes.push(DISCARDS_IN_A_FILE.to_owned());
     }
     notes
 }
