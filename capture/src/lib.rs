@@ -20,7 +20,7 @@
 //! the time range where it happened, and every request that was open at that moment loses its
 //! latency: a loss never turns into a wrong number.
 //!
-//! Nothing is printed here. Progress comes through a callback, notable circumstances are
+//! Nothing is printed here. Progress goes to an [`Observer`], notable circumstances are
 //! [`Warning`]s, and signals are the caller's business: it sets the stop flag.
 //!
 //! What is armed in the kernel hangs on file descriptors, or is removed by a process of its own, so
@@ -40,6 +40,7 @@ mod etw;
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod no_user;
+mod observer;
 mod options;
 mod report;
 #[cfg(any(target_os = "linux", windows))]
@@ -64,6 +65,7 @@ pub use error::CaptureError;
 pub use linux::User;
 #[cfg(not(target_os = "linux"))]
 pub use no_user::User;
+pub use observer::Observer;
 pub use options::{Backend, Options};
 #[cfg(any(target_os = "linux", windows))]
 pub use platform::{Session, doctor};

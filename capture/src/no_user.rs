@@ -24,7 +24,7 @@ impl User {
     ///
     /// # Errors
     /// None here.
-    pub fn take_over(&self, _files: &TapeFiles) -> Result<Option<Warning>, CaptureError> {
+    pub fn take_over(&self, _files: Option<&TapeFiles>) -> Result<Option<Warning>, CaptureError> {
         Ok(None)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use iotape_formats::tape::Summary;
 
 /// The state of a running recording, about once a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Since the start.
     pub elapsed: Duration,
@@ -17,11 +17,16 @@ pub struct Progress {
     pub bytes: u64,
     /// Events that the kernel had to drop so far.
     pub lost_events: u64,
-    /// Bytes of tape written so far.
+    /// Requests that are missing so far because the event that began them was lost; `None` where
+    /// the kernel only tells how many events of all kinds.
+    pub lost_requests: Option<u64>,
+    /// Bytes of tape written so far; 0 without a tape.
     pub tape_bytes: u64,
     /// Requests that were in flight just now.
     pub in_flight: u64,
-    /// Segments begun so far; 1 without segments.
+    /// The same of each device, in the order of their indexes; empty where that is not known.
+    pub in_flight_by_device: Vec<u64>,
+    /// Segments begun so far; 1 without segments, 0 without a tape.
     pub segments: u32,
 }
 

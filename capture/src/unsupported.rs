@@ -5,7 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use crate::{CaptureError, Destination, Finding, Options, Progress, Report, Status, Warning};
+use iotape_formats::tape::Device;
+
+use crate::{CaptureError, Destination, Finding, Observer, Options, Report, Status, Warning};
 
 /// A recording that cannot exist here.
 #[derive(Debug)]
@@ -25,6 +27,11 @@ impl Session {
         match *self {}
     }
 
+    /// The devices that are recorded.
+    pub fn devices(&self) -> Vec<Device> {
+        match *self {}
+    }
+
     /// Runs until stopped.
     ///
     /// # Errors
@@ -33,7 +40,19 @@ impl Session {
         self,
         _destination: &mut impl Destination,
         _stop: &AtomicBool,
-        _progress: &mut dyn FnMut(&Progress),
+        _observer: &mut dyn Observer,
+    ) -> Result<Report, CaptureError> {
+        match self {}
+    }
+
+    /// Runs until stopped, without a tape.
+    ///
+    /// # Errors
+    /// Never returns: no session exists here.
+    pub fn watch(
+        self,
+        _stop: &AtomicBool,
+        _observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         match self {}
     }

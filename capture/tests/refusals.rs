@@ -15,7 +15,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use common::{LoopDevice, have_root_and, is_root, options, output, record, skip};
-use iotape_capture::{CaptureError, Ended, Options, Session, Single, Status, Warning, doctor};
+use iotape_capture::{
+    CaptureError, Ended, Options, Progress, Session, Single, Status, Warning, doctor,
+};
 use iotape_formats::tape::{Layer, TapeError};
 
 const MIB: u64 = 1 << 20;
@@ -105,7 +107,7 @@ fn a_device_that_goes_away_ends_the_recording() {
         .run(
             &mut Single::new(Vec::new()),
             &AtomicBool::new(false),
-            &mut |_| {},
+            &mut |_: &Progress| {},
         )
         .unwrap();
     assert_eq!(report.ended, Ended::DevicesGone);
@@ -135,7 +137,11 @@ fn a_tape_that_cannot_be_written_ends_the_recording_with_its_error() {
     }
     let device = LoopDevice::new(16 * MIB);
     let session = Session::start(&options(&device.path)).unwrap();
-    let result = session.run(&mut Single::new(Full), &AtomicBool::new(true), &mut |_| {});
+    let result = session.run(
+        &mut Single::new(Full),
+        &AtomicBool::new(true),
+        &mut |_: &Progress| {},
+    );
     match result {
         Err(CaptureError::Tape(TapeError::Io { offset: 0, error })) => {
             assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -25,7 +25,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     let segmented = args.rotate.is_some();
     let mut files = TapeFiles::create(&args.output, segmented, args.force).map_err(Failure::new)?;
     // From here on the tape is written without any right to trace.
-    let stays_root = user.take_over(&files).map_err(|error| {
+    let stays_root = user.take_over(Some(&files)).map_err(|error| {
         // Nothing was recorded into it.
         let _ = files.remove_oldest();
         Failure::new(error)

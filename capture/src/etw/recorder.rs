@@ -16,7 +16,7 @@ use iotape_formats::{DeviceIndex, Op, Request};
 
 use super::{Control, Lost};
 use crate::segments::{Beginning, Segments, Stop, Watched};
-use crate::{Bounds, CaptureError, Destination, Ended, Progress, Report, Warning};
+use crate::{Bounds, CaptureError, Destination, Ended, Observer, Progress, Report, Warning};
 
 /// How often the stop flag is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ impl<C: Control> Recording<'_, C> {
         self,
         destination: &mut impl Destination,
         stop: &AtomicBool,
-        progress: &mut dyn FnMut(&Progress),
+        observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         let started = Instant::now();
         let Recording {
@@ -112,9 +112,9 @@ impl<C: Control> Recording<'_, C> {
         };
         let outcome = match ended {
             Some(ended) => Ok(ended),
-            None => under_way.record(&end, roll_every, progress),
+            None => under_way.record(&end, roll_every, observer),
         };
-        under_way.finish(outcome, started, warnings)
+        under_way.finish(outcome, started, warnings, observer)
     }
 }
 
@@ -183,12 +183,12 @@ impl<C: Control, D: Destination> UnderWay<'_, '_, C, D> {
         &mut self,
         end: &End<'_>,
         roll_every: Duration,
-        progress: &mut dyn FnMut(&Progress),
+        observer: &mut dyn Observer,
     ) -> Result<Ended, Halt> {
         loop {
-            self.put()?;
+            self.put(observer)?;
             self.losses()?;
-            self.report(end.started.elapsed(), progress);
+            self.report(end.started.elapsed(), observer);
             if self.fail_on_loss && self.known != Lost::default() {
                 return Ok(Ended::Lost);
             }
@@ -201,9 +201,10 @@ impl<C: Control, D: Destination> UnderWay<'_, '_, C, D> {
     }
 
     /// Writes the requests whose turn has come, and what was counted.
-    fn put(&mut self) -> Result<(), Halt> {
+    fn put(&mut self, observer: &mut dyn Observer) -> Result<(), Halt> {
         while let Some(request) = self.intake.sorter.pop() {
             self.segments.push(&request)?;
+            observer.requests(std::slice::from_ref(&request));
         }
         self.segments
             .count(&std::mem::take(&mut self.intake.counters))?;
@@ -240,14 +241,16 @@ impl<C: Control, D: Destination> UnderWay<'_, '_, C, D> {
         Ok(())
     }
 
-    fn report(&self, elapsed: Duration, progress: &mut dyn FnMut(&Progress)) {
-        progress(&Progress {
+    fn report(&self, elapsed: Duration, observer: &mut dyn Observer) {
+        observer.progress(&Progress {
             elapsed,
             requests: self.intake.requests,
             bytes: self.intake.bytes,
             lost_events: self.known.events + self.known.buffers,
+            lost_requests: None,
             tape_bytes: self.watched.bytes.load(Ordering::Relaxed),
             in_flight: 0,
+            in_flight_by_device: Vec::new(),
             segments: self.watched.segments.load(Ordering::Relaxed),
         });
     }
@@ -258,16 +261,17 @@ impl<C: Control, D: Destination> UnderWay<'_, '_, C, D> {
         outcome: Result<Ended, Halt>,
         started: Instant,
         mut warnings: Vec<Warning>,
+        observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         let elapsed = started.elapsed();
-        let outcome = outcome.and_then(|ended| self.take_rest().map(|()| ended));
+        let outcome = outcome.and_then(|ended| self.take_rest(observer).map(|()| ended));
         let failed = match outcome {
             Err(Halt::Tape(error)) => {
                 let requests = self.segments.give_up() + self.intake.sorter.waiting();
                 return Err(CaptureError::TapeCutShort { error, requests });
             }
             Err(Halt::Session(error)) => {
-                self.take_waiting();
+                self.take_waiting(observer);
                 Err(session_failed(error))
             }
             Ok(ended) | Err(Halt::Bound(ended)) => Ok(ended),
@@ -291,20 +295,20 @@ impl<C: Control, D: Destination> UnderWay<'_, '_, C, D> {
     }
 
     /// Writes what was read before the session was gone, as far as there is room.
-    fn take_waiting(&mut self) {
-        if self.intake.drain(&mut self.segments).is_ok() {
-            let _ = self.put();
+    fn take_waiting(&mut self, observer: &mut dyn Observer) {
+        if self.intake.drain(&mut self.segments, observer).is_ok() {
+            let _ = self.put(observer);
         }
     }
 
     /// Ends the session and writes what it left.
-    fn take_rest(&mut self) -> Result<(), Halt> {
+    fn take_rest(&mut self, observer: &mut dyn Observer) -> Result<(), Halt> {
         self.losses()?;
         if let Some(log) = self.control.stop().map_err(Halt::Session)? {
             self.intake.take(&log);
         }
-        self.intake.drain(&mut self.segments)?;
-        self.put()
+        self.intake.drain(&mut self.segments, observer)?;
+        self.put(observer)
     }
 }
 
@@ -407,9 +411,14 @@ impl Intake {
     }
 
     /// Writes everything that waits.
-    fn drain<D: Destination>(&mut self, segments: &mut Segments<'_, D>) -> Result<(), Stop> {
+    fn drain<D: Destination>(
+        &mut self,
+        segments: &mut Segments<'_, D>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Stop> {
         while let Some(request) = self.sorter.leave() {
             segments.push(&request)?;
+            observer.requests(std::slice::from_ref(&request));
         }
         self.counters.late += self.sorter.late();
         Ok(())

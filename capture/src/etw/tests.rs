@@ -14,7 +14,7 @@ use iotape_formats::tape::{Anchor, Block, Device, Header, LossReason, TapeReader
 use iotape_formats::{DeviceIndex, Op, Process, Request};
 
 use super::{Control, Disk, Lost, Recording};
-use crate::{Bounds, CaptureError, Ended, Report, Single, Warning};
+use crate::{Bounds, CaptureError, Ended, Progress, Report, Single, Warning};
 
 /// The session's clock at its start, in ticks of 100 ns.
 const START: i64 = 600_000_000;
@@ -202,7 +202,7 @@ fn record(
     };
     setup(&mut recording);
     let mut tape = Vec::new();
-    let result = recording.run(&mut Single::new(&mut tape), &stop, &mut |_| {});
+    let result = recording.run(&mut Single::new(&mut tape), &stop, &mut |_: &Progress| {});
     let left = fs::read_dir(played.folder.path()).unwrap().count();
     let mut reader = TapeReader::open(Cursor::new(&tape)).unwrap();
     let mut requests = Vec::new();

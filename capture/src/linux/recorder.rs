@@ -18,7 +18,7 @@ use super::session::Session;
 use super::source::{Lost, Sample, Source, Told};
 use super::threads::Threads;
 use super::writer::{Batch, Writer, WriterGone};
-use crate::{Ended, Progress, Warning};
+use crate::{Ended, Observer, Progress, Warning};
 
 /// How much older than the moment of looking a record must be to be handed on.
 const MARGIN_NS: u64 = 1_000_000;
@@ -26,10 +26,12 @@ const MARGIN_NS: u64 = 1_000_000;
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How long requests in flight are waited for at the end.
 const GRACE_NS: u64 = 1_000_000_000;
-/// How often progress is told and the system is looked at.
+/// How often devices that went away are looked for.
 const SECOND_NS: u64 = 1_000_000_000;
 /// How often processors that come online are looked for.
 const LOOK_NS: u64 = 100_000_000;
+/// Progress is told no more often.
+const LEAST_INTERVAL_NS: u64 = 50_000_000;
 /// How often both clocks are read.
 const ANCHOR_NS: u64 = 10_000_000_000;
 
@@ -47,6 +49,7 @@ pub(super) struct Recorder<'a, 'scope> {
     /// When the recording ended for its requests, and why.
     ending: Option<(u64, Ended)>,
     told_ns: u64,
+    found_ns: u64,
     looked_ns: u64,
     anchored_ns: u64,
     totals: Totals,
@@ -121,6 +124,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             start_ns,
             ending: None,
             told_ns: start_ns,
+            found_ns: start_ns,
             looked_ns: start_ns,
             anchored_ns: start_ns,
             totals: Totals::default(),
@@ -131,14 +135,17 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     pub fn record(
         &mut self,
         stop: &AtomicBool,
-        progress: &mut dyn FnMut(&Progress),
+        observer: &mut dyn Observer,
     ) -> Result<Ended, WriterGone> {
+        let interval_ns = u64::try_from(observer.interval().as_nanos()).unwrap_or(u64::MAX);
+        let interval_ns = interval_ns.max(LEAST_INTERVAL_NS);
         loop {
             self.wait();
             let now_ns = clock::monotonic_ns();
             self.look_for_end(now_ns, stop);
-            self.round(now_ns)?;
-            self.look_around(now_ns, progress);
+            self.round(now_ns, observer)?;
+            self.look_around(now_ns);
+            self.tell(now_ns, interval_ns, observer);
             if self.writer.is_gone() {
                 return Err(WriterGone);
             }
@@ -146,7 +153,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
                 let all_taken = now_ns > end_ns.saturating_add(2 * MARGIN_NS);
                 let idle = all_taken && self.intake.pairing.in_flight() == 0;
                 if idle || now_ns > end_ns.saturating_add(GRACE_NS) {
-                    self.last_round()?;
+                    self.last_round(observer)?;
                     return Ok(ended);
                 }
             }
@@ -211,7 +218,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     }
 
     /// Takes what the kernel has, and hands on what is complete.
-    fn round(&mut self, now_ns: u64) -> Result<(), WriterGone> {
+    fn round(&mut self, now_ns: u64, observer: &mut dyn Observer) -> Result<(), WriterGone> {
         let until_ns = now_ns.saturating_sub(MARGIN_NS);
         let (source, intake, plan) = (&mut self.source, &mut self.intake, &self.plan);
         source.drain(until_ns, &mut |told| intake.take(plan, told));
@@ -219,30 +226,33 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         self.intake
             .pairing
             .release(released_ns, &mut self.batch.requests);
-        self.send()
+        self.send(observer)
     }
 
-    fn last_round(&mut self) -> Result<(), WriterGone> {
+    fn last_round(&mut self, observer: &mut dyn Observer) -> Result<(), WriterGone> {
         let now_ns = clock::monotonic_ns();
-        self.round(now_ns)?;
+        self.round(now_ns, observer)?;
         let (source, intake, plan) = (&mut self.source, &mut self.intake, &self.plan);
         source.settle(now_ns, &mut |told| intake.take(plan, told));
         self.intake.pairing.finish(&mut self.batch.requests);
         self.batch.anchor = Some(self.anchor());
-        self.send()
+        self.send(observer)
     }
 
-    fn send(&mut self) -> Result<(), WriterGone> {
+    fn send(&mut self, observer: &mut dyn Observer) -> Result<(), WriterGone> {
         self.batch.counters = self.intake.pairing.take_counters();
         self.batch
             .counters
             .add(&std::mem::take(&mut self.intake.counters));
         self.batch.losses.append(&mut self.intake.losses);
         self.totals.add(&self.batch);
+        if !self.batch.requests.is_empty() {
+            observer.requests(&self.batch.requests);
+        }
         self.writer.send(&mut self.batch)
     }
 
-    fn look_around(&mut self, now_ns: u64, progress: &mut dyn FnMut(&Progress)) {
+    fn look_around(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.anchored_ns) >= ANCHOR_NS {
             self.anchored_ns = now_ns;
             self.batch.anchor = Some(self.anchor());
@@ -251,18 +261,29 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             self.add_processors(now_ns);
             self.looked_ns = now_ns;
         }
-        if now_ns.saturating_sub(self.told_ns) < SECOND_NS {
+        if now_ns.saturating_sub(self.found_ns) >= SECOND_NS {
+            self.found_ns = now_ns;
+            self.intake.find_gone(&mut self.warnings);
+        }
+    }
+
+    fn tell(&mut self, now_ns: u64, interval_ns: u64, observer: &mut dyn Observer) {
+        let since_ns = now_ns.saturating_sub(self.told_ns);
+        if since_ns < interval_ns {
             return;
         }
-        self.told_ns = now_ns;
-        self.intake.find_gone(&mut self.warnings);
-        progress(&Progress {
+        // In step with the start, however late this time is.
+        self.told_ns = now_ns - since_ns % interval_ns;
+        let in_flight = self.intake.pairing.in_flight_by_device();
+        observer.progress(&Progress {
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.start_ns)),
             requests: self.totals.requests,
             bytes: self.totals.bytes,
             lost_events: self.totals.lost_events,
+            lost_requests: self.intake.lost_requests,
             tape_bytes: self.writer.bytes(),
             in_flight: self.intake.pairing.in_flight() as u64,
+            in_flight_by_device: in_flight.iter().map(|open| *open as u64).collect(),
             segments: self.writer.segments(),
         });
     }

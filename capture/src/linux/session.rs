@@ -23,7 +23,7 @@ use super::source::Source;
 use super::tracefs::TraceFs;
 use super::writer::Writer;
 use crate::segments::Beginning;
-use crate::{Backend, CaptureError, Destination, Options, Progress, Report, Warning};
+use crate::{Backend, CaptureError, Destination, Observer, Options, Report, Warning};
 
 /// A recording that is armed: from here on the kernel collects events.
 #[derive(Debug)]
@@ -72,11 +72,17 @@ impl Session {
         &self.warnings
     }
 
+    /// The devices that are recorded, in the order of their indexes.
+    pub fn devices(&self) -> Vec<Device> {
+        let describe = |(index, device): (u16, &BlockDevice)| device.describe(DeviceIndex(index));
+        (0..).zip(&self.devices).map(describe).collect()
+    }
+
     /// Records into `destination` until `stop` is set, the duration is over, a bound is reached, or
     /// the devices are gone.
     ///
-    /// `progress` is called about once a second, on the calling thread. Requests that are in flight
-    /// at the end are waited for, up to a second.
+    /// `observer` is called on the calling thread, which drains the kernel's rings. Requests that are
+    /// in flight at the end are waited for, up to a second.
     ///
     /// # Errors
     /// When the tape cannot be written. What was written until then is a readable tape.
@@ -84,36 +90,58 @@ impl Session {
         self,
         destination: &mut impl Destination,
         stop: &AtomicBool,
-        progress: &mut dyn FnMut(&Progress),
+        observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         let bounds = self.options.bounds;
         bounds.check_space(destination.free_bytes())?;
         thread::scope(|scope| {
             let writer = Writer::spawn(scope, destination, bounds, self.beginning());
-            let pairing = self.pairing();
-            let mut recorder = Recorder::new(self, pairing, &writer);
-            // If the writer is gone, its own end says more than that.
-            let outcome = recorder.record(stop, progress);
-            let mut over = recorder.end();
-            let (written, written_to) = writer.finish()?;
-            let ended = match (outcome, written_to) {
-                (_, Some(ended)) | (Ok(ended), None) => ended,
-                (Err(_), None) => return Err(CaptureError::WriterEnded),
-            };
-            let lost = written.summary.counters.lost_events;
-            if lost > 0 {
-                over.warnings.push(Warning::EventsLost { events: lost });
-            }
-            Ok(Report {
-                summary: written.summary,
-                tape_bytes: written.bytes,
-                segments: written.segments,
-                removed: written.removed,
-                lost_requests: over.lost_requests,
-                elapsed: over.elapsed,
-                ended,
-                warnings: over.warnings,
-            })
+            self.run_into(writer, stop, observer)
+        })
+    }
+
+    /// The same without a tape: only the observer sees what happens. Of the report's summary the
+    /// requests and the counters are filled in.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub fn watch(
+        self,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, CaptureError> {
+        thread::scope(|scope| self.run_into(Writer::spawn_without_tape(scope), stop, observer))
+    }
+
+    fn run_into(
+        self,
+        writer: Writer<'_>,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, CaptureError> {
+        let pairing = self.pairing();
+        let mut recorder = Recorder::new(self, pairing, &writer);
+        // If the writer is gone, its own end says more than that.
+        let outcome = recorder.record(stop, observer);
+        let mut over = recorder.end();
+        let (written, written_to) = writer.finish()?;
+        let ended = match (outcome, written_to) {
+            (_, Some(ended)) | (Ok(ended), None) => ended,
+            (Err(_), None) => return Err(CaptureError::WriterEnded),
+        };
+        let lost = written.summary.counters.lost_events;
+        if lost > 0 {
+            over.warnings.push(Warning::EventsLost { events: lost });
+        }
+        Ok(Report {
+            summary: written.summary,
+            tape_bytes: written.bytes,
+            segments: written.segments,
+            removed: written.removed,
+            lost_requests: over.lost_requests,
+            elapsed: over.elapsed,
+            ended,
+            warnings: over.warnings,
         })
     }
 
@@ -168,11 +196,9 @@ impl Session {
             error_codes: ErrorCodes::Errno,
             notes,
         };
-        let describe = |(index, device): (u16, &BlockDevice)| device.describe(DeviceIndex(index));
-        let devices: Vec<Device> = (0..).zip(&self.devices).map(describe).collect();
         Beginning {
             header,
-            devices,
+            devices: self.devices(),
             anchor: Anchor {
                 time_ns: 0,
                 ..self.zero

@@ -67,17 +67,17 @@ impl User {
     /// Makes all threads of this process run as this user, with no capabilities and no way to gain any.
     /// Call it while there is only one thread: capabilities are each thread's own.
     ///
-    /// The tape is given to a user who was named or called `sudo`; nobody is given none, since the open
+    /// The tape, if there is one, is given to a user who was named or called `sudo`; nobody is given none, since the open
     /// file is enough. Where the user could not make further segments, those who were not named leave
     /// everything as it is, which the warning says.
     ///
     /// # Errors
     /// When the user cannot make segments, or the system refuses.
-    pub fn take_over(&self, files: &TapeFiles) -> Result<Option<Warning>, CaptureError> {
+    pub fn take_over(&self, files: Option<&TapeFiles>) -> Result<Option<Warning>, CaptureError> {
         if self.user == 0 {
             return Ok(None);
         }
-        if let Some(folder) = files.folder_of_segments()
+        if let Some(folder) = files.and_then(TapeFiles::folder_of_segments)
             && !self.may_write(folder)
         {
             let (folder, user) = (folder.to_owned(), self.user);
@@ -95,11 +95,11 @@ impl User {
         Ok(None)
     }
 
-    fn own(&self, files: &TapeFiles) -> io::Result<()> {
+    fn own(&self, files: Option<&TapeFiles>) -> io::Result<()> {
         if matches!(self.choice, Choice::Nobody | Choice::Same) {
             return Ok(());
         }
-        match files.file() {
+        match files.and_then(TapeFiles::file) {
             Some(file) if file.metadata()?.is_file() => {
                 fchown(file, Some(self.user), Some(self.group))
             }

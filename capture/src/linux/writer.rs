@@ -76,6 +76,32 @@ impl<'scope> Writer<'scope> {
         }
     }
 
+    /// Starts a thread that counts what it is handed, and writes nothing.
+    pub fn spawn_without_tape(scope: &'scope Scope<'scope, '_>) -> Writer<'scope> {
+        let (batches, incoming) = sync_channel::<Batch>(WAITING_BATCHES);
+        let (give_back, used) = sync_channel(WAITING_BATCHES);
+        let thread = scope.spawn(move || {
+            let mut written = Written::default();
+            for mut batch in incoming {
+                let summary = &mut written.summary;
+                summary.requests += batch.requests.len() as u64;
+                summary.counters.add(&batch.counters);
+                let lost = batch.losses.iter().map(|loss| loss.events);
+                summary.counters.lost_events += lost.sum::<u64>();
+                batch.requests.clear();
+                // If nobody takes it back, a new one is allocated there.
+                let _ = give_back.try_send(batch.requests);
+            }
+            Ok((written, None))
+        });
+        Writer {
+            batches,
+            used,
+            thread,
+            watched: Arc::default(),
+        }
+    }
+
     /// Hands a batch over and leaves an empty one. Waits while the channel is full.
     pub fn send(&self, batch: &mut Batch) -> Result<(), WriterGone> {
         if batch.is_empty() {

@@ -3,12 +3,12 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use iotape_formats::tape::{Clock, ErrorCodes, Header, Layer};
+use iotape_formats::tape::{Clock, Device, ErrorCodes, Header, Layer};
 
 use super::trace::Trace;
 use super::{disks, sys};
 use crate::etw::{Disk, Recording};
-use crate::{Backend, CaptureError, Destination, Options, Progress, Report, Warning};
+use crate::{Backend, CaptureError, Destination, Observer, Options, Report, Single, Warning};
 
 /// How long a log file is written before it becomes part of the tape: what a killed recorder loses.
 const ROLL_EVERY: Duration = Duration::from_secs(1);
@@ -51,9 +51,14 @@ impl Session {
         &[]
     }
 
+    /// The devices that are recorded, in the order of their indexes.
+    pub fn devices(&self) -> Vec<Device> {
+        self.disks.iter().map(|disk| disk.device.clone()).collect()
+    }
+
     /// Records into `destination` until `stop` is set, the duration is over or a bound is reached.
     ///
-    /// `progress` is called about once a second, on the calling thread.
+    /// `observer` is called on the calling thread, about once a second.
     ///
     /// # Errors
     /// When the session cannot be controlled, or the tape cannot be written. What was written until
@@ -62,7 +67,7 @@ impl Session {
         mut self,
         destination: &mut impl Destination,
         stop: &AtomicBool,
-        progress: &mut dyn FnMut(&Progress),
+        observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         let bounds = self.options.bounds;
         bounds.check_space(destination.free_bytes())?;
@@ -77,7 +82,19 @@ impl Session {
             bounds,
             warnings: Vec::new(),
         };
-        recording.run(destination, stop, progress)
+        recording.run(destination, stop, observer)
+    }
+
+    /// The same without a tape: only the observer sees what happens.
+    ///
+    /// # Errors
+    /// When the session cannot be controlled.
+    pub fn watch(
+        self,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Report, CaptureError> {
+        self.run(&mut Single::new(std::io::sink()), stop, observer)
     }
 
     fn header(&self) -> Header {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use iotape_capture::{Options, Report, Session, Single};
+use iotape_capture::{Options, Progress, Report, Session, Single};
 use iotape_formats::Request;
 use iotape_formats::tape::{Block, Header, TapeReader};
 
@@ -151,7 +151,7 @@ pub fn run<T>(session: Session, load: impl FnOnce() -> T) -> Recorded<T> {
     let mut tape = Vec::new();
     let (report, load) = thread::scope(|scope| {
         let recording =
-            scope.spawn(|| session.run(&mut Single::new(&mut tape), &stop, &mut |_| {}));
+            scope.spawn(|| session.run(&mut Single::new(&mut tape), &stop, &mut |_: &Progress| {}));
         let load = load();
         stop.store(true, Ordering::Relaxed);
         (recording.join().unwrap().unwrap(), load)

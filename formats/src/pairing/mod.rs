@@ -98,8 +98,8 @@ pub struct Pairing {
     flush_balance: Vec<FlushBalance>,
     window: OrderWindow,
     counters: Counters,
-    /// Open requests that will be in the output.
-    in_flight: usize,
+    /// Open requests that will be in the output, of each device.
+    in_flight: Vec<usize>,
     in_gap: bool,
     flush_doubt_until_ns: Vec<u64>,
     end_ns: u64,
@@ -138,13 +138,13 @@ impl Pairing {
             flush_balance: vec![FlushBalance::default(); devices.len()],
             open: Ranges::new(devices.len()),
             waiting: Ranges::new(devices.len()),
+            in_flight: vec![0; devices.len()],
             devices,
             limits,
             own_pid,
             flushing: BTreeSet::new(),
             window: OrderWindow::new(limits.hold_ns, limits.open),
             counters: Counters::default(),
-            in_flight: 0,
             in_gap: false,
             end_ns: u64::MAX,
             swept_ns: start_ns,
@@ -162,6 +162,7 @@ impl Pairing {
         self.flush_balance.push(FlushBalance::default());
         self.open.add_device();
         self.waiting.add_device();
+        self.in_flight.push(0);
         self.devices.push(rules);
     }
 
@@ -211,7 +212,12 @@ impl Pairing {
 
     /// How many requests of the output are open.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.in_flight.iter().sum()
+    }
+
+    /// How many of them each device has, in the order of the devices' indexes.
+    pub fn in_flight_by_device(&self) -> &[usize] {
+        &self.in_flight
     }
 
     /// What was counted since the last call.
@@ -271,8 +277,8 @@ impl Pairing {
             self.give_up(oldest);
         }
         let hidden = request.time_ns > self.end_ns || self.is_own(request.process.as_ref());
-        self.in_flight += usize::from(!hidden);
         let (device, op, flags) = (request.device, request.op, request.flags);
+        self.in_flight[usize::from(device.0)] += usize::from(!hidden);
         let time_ns = request.time_ns;
         let unseen_flush =
             op == Op::Flush && time_ns < self.flush_doubt_until_ns[usize::from(device.0)];
@@ -328,7 +334,7 @@ impl Pairing {
         for part in &entry.payload.flushing {
             self.flushing.remove(&(entry.device.0, part.start, key));
         }
-        self.in_flight -= usize::from(!entry.payload.hidden);
+        self.in_flight[usize::from(entry.device.0)] -= usize::from(!entry.payload.hidden);
         Some(entry)
     }
 }
