@@ -7,7 +7,7 @@
 //! Every segment begins with the recording's own time 0: the times of all segments are on one
 //! clock, whatever becomes of the wall clock meanwhile, and joining them shifts nothing.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use iotape_formats::Request;
 use iotape_formats::tape::{
-    Anchor, BLOCK_REQUESTS, Counters, Device, Header, Level, Loss, Summary, TapeError, TapeWriter,
+    Anchor, BLOCK_REQUESTS, Counters, Device, Header, Level, Loss, Name, NameKind, Names, Summary,
+    TapeError, TapeWriter,
 };
 
 use crate::{Bounds, Destination, Ended, Rotate};
@@ -31,6 +32,8 @@ const LARGEST_REQUEST: u64 = 128;
 const BLOCK_BYTES: u64 = 2048;
 /// What an anchor or a loss takes, at most.
 const RECORD_BYTES: u64 = 128;
+/// What a name takes besides its bytes, at most.
+const NAME_BYTES: u64 = 64;
 /// What a footer takes, at most: by itself, for each device, and for each record before it.
 const FOOTER_BYTES: u64 = 2048;
 const FOOTER_DEVICE_BYTES: u64 = 64;
@@ -84,6 +87,8 @@ pub(super) struct Segments<'a, D: Destination> {
     watched: Arc<Watched>,
     open: Option<Open<D::Sink>>,
     latest_anchor: Anchor,
+    /// Of control groups, for every segment whose requests name them.
+    names: Names,
     /// Bytes of the segments that are ended and still there, the oldest first.
     kept: VecDeque<u64>,
     written: Written,
@@ -103,6 +108,10 @@ struct Open<S> {
     waiting_since: Option<Instant>,
     /// Records that the footer lists.
     listed: u64,
+    /// Control groups whose names the segment has.
+    named: HashSet<u64>,
+    /// What names take that may not have been written yet.
+    name_bytes: u64,
 }
 
 impl<'a, D: Destination> Segments<'a, D> {
@@ -120,6 +129,7 @@ impl<'a, D: Destination> Segments<'a, D> {
             beginning,
             watched,
             open: None,
+            names: Names::default(),
             kept: VecDeque::new(),
             written: Written::default(),
             looked_at_space: Instant::now(),
@@ -150,9 +160,19 @@ impl<'a, D: Destination> Segments<'a, D> {
         Ok(())
     }
 
+    /// Takes the name of a control group. It is written before the requests that name it, in each
+    /// segment that has any.
+    #[cfg(any(target_os = "linux", test))]
+    pub fn name(&mut self, name: &Name) {
+        self.names.insert(name.kind, name.id, &name.name);
+    }
+
     pub fn push(&mut self, request: &Request) -> Result<(), Stop> {
         if self.open()?.is_full() {
             self.close_block()?;
+        }
+        if let Some(id) = request.cgroup {
+            self.write_name(id)?;
         }
         let open = self.open()?;
         open.tape.push(request)?;
@@ -221,6 +241,31 @@ impl<'a, D: Destination> Segments<'a, D> {
         Ok(())
     }
 
+    /// Writes the name of a control group, if it has one that the segment lacks.
+    fn write_name(&mut self, id: u64) -> Result<(), Stop> {
+        let Some(name) = self.names.get(NameKind::Cgroup, id).map(Arc::clone) else {
+            return Ok(());
+        };
+        if self.open()?.named.contains(&id) {
+            return Ok(());
+        }
+        let devices = self.beginning.devices.len();
+        let bytes = NAME_BYTES + name.len() as u64;
+        if self.open()?.has_no_room_for_name(devices, bytes) {
+            // Goes on in the next segment, unless enough is left.
+            self.close_block()?;
+        }
+        let open = self.open()?;
+        if open.has_no_room_for_name(devices, bytes) {
+            return Ok(());
+        }
+        open.tape.name(NameKind::Cgroup, id, &name)?;
+        open.named.insert(id);
+        open.name_bytes += bytes;
+        open.allow(devices);
+        Ok(())
+    }
+
     fn close_block(&mut self) -> Result<(), Stop> {
         self.open()?.tape.close_block()?;
         self.block_closed()
@@ -231,6 +276,7 @@ impl<'a, D: Destination> Segments<'a, D> {
         let devices = self.beginning.devices.len();
         let open = self.open()?;
         open.pending = 0;
+        open.name_bytes = 0;
         open.waiting_since = None;
         open.listed += 1;
         open.allow(devices);
@@ -287,6 +333,8 @@ impl<'a, D: Destination> Segments<'a, D> {
             allowed: 0,
             waiting_since: None,
             listed: 1,
+            named: HashSet::new(),
+            name_bytes: 0,
         };
         if self.latest_anchor != self.beginning.anchor {
             open.tape.anchor(self.latest_anchor)?;
@@ -369,6 +417,7 @@ impl<S: Write> Open<S> {
             + FOOTER_RECORD_BYTES * (self.listed + 1);
         self.limit
             .saturating_sub(self.tape.bytes_written())
+            .saturating_sub(self.name_bytes)
             .saturating_sub(footer)
     }
 
@@ -382,6 +431,12 @@ impl<S: Write> Open<S> {
 
     fn is_full(&self) -> bool {
         self.pending >= self.allowed
+    }
+
+    /// Whether a name of so many bytes would take the room of requests that wait, or of the next.
+    fn has_no_room_for_name(&self, devices: usize, bytes: u64) -> bool {
+        let requests = (self.pending as u64 + 1).saturating_mul(LARGEST_REQUEST);
+        self.room(devices) < bytes.saturating_add(BLOCK_BYTES).saturating_add(requests)
     }
 
     /// Whether another record would take the room of requests that wait.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::{Scope, ScopedJoinHandle};
 
 use iotape_formats::Request;
-use iotape_formats::tape::{Anchor, Counters, Loss};
+use iotape_formats::tape::{Anchor, Counters, Loss, Name};
 
 use crate::segments::{Beginning, Segments, Stop, Watched, Written};
 use crate::{Bounds, CaptureError, Destination, Ended};
@@ -21,6 +21,8 @@ pub(super) struct Batch {
     pub counters: Counters,
     pub losses: Vec<Loss>,
     pub anchor: Option<Anchor>,
+    /// Of control groups that this batch's requests are the first to name.
+    pub names: Vec<Name>,
 }
 
 impl Batch {
@@ -28,6 +30,7 @@ impl Batch {
         self.requests.is_empty()
             && self.losses.is_empty()
             && self.anchor.is_none()
+            && self.names.is_empty()
             && self.counters == Counters::default()
     }
 }
@@ -170,6 +173,9 @@ fn put<D: Destination>(
     }
     for loss in batch.losses {
         segments.loss(loss)?;
+    }
+    for name in &batch.names {
+        segments.name(name);
     }
     segments.count(&batch.counters)?;
     for request in &batch.requests {

@@ -3,7 +3,7 @@ use std::io::Cursor;
 use std::sync::{Mutex, PoisonError};
 
 use iotape_formats::edit::Merged;
-use iotape_formats::tape::{Block, LossReason, TapeReader, check};
+use iotape_formats::tape::{Block, LossReason, Name, NameKind, TapeReader, check};
 use iotape_formats::{DeviceIndex, Flags, Op, Process};
 
 use super::*;
@@ -287,6 +287,59 @@ fn losses_and_anchors_stay_within_bounds_too() {
     };
     assert_eq!(tapes.iter().map(lost).sum::<u64>(), 15_000);
     assert!(tapes.len() > 5);
+}
+
+#[test]
+fn each_segment_names_the_control_groups_of_its_own_requests() {
+    // Ten groups, with names that take more than the requests do.
+    let group = |number: u64| format!("/{number}/{}", "x".repeat(4000));
+    let mut all = requests(3000);
+    for (number, request) in (0u64..).zip(&mut all) {
+        request.cgroup = (number % 11 > 0).then_some(number % 11);
+    }
+    let (memory, bounds) = (
+        Memory::default(),
+        Bounds {
+            rotate: Some(Rotate::Bytes(64 * KIB)),
+            ..Bounds::default()
+        },
+    );
+    let mut destination = memory.clone();
+    let mut segments =
+        Segments::begin(&mut destination, bounds, beginning(), Arc::default()).unwrap();
+    // Group 10 has no name.
+    for id in 1..10 {
+        segments.name(&Name {
+            kind: NameKind::Cgroup,
+            id,
+            name: group(id).into(),
+        });
+    }
+    for request in &all {
+        segments.push(request).unwrap();
+    }
+    segments.finish().unwrap();
+    let tapes = memory.tapes();
+    assert!(tapes.len() > 5, "{}", tapes.len());
+    let mut seen = 0;
+    for tape in tapes {
+        assert!(tape.len() as u64 <= 64 * KIB, "{}", tape.len());
+        let mut reader = TapeReader::open(Cursor::new(tape)).unwrap();
+        let mut block = Block::new();
+        while reader.next_block(&mut block).unwrap() {
+            for request in block.requests() {
+                let name = |id| reader.names().get(NameKind::Cgroup, id);
+                let expected = request.cgroup.filter(|id| *id < 10).map(group);
+                assert_eq!(
+                    request.cgroup.and_then(name).map(|name| &**name),
+                    expected.as_deref()
+                );
+                seen += 1;
+            }
+        }
+        assert!(reader.damage().is_clean());
+    }
+    assert_eq!(seen, 3000);
 }
 
 #[test]

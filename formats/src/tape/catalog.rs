@@ -7,7 +7,7 @@ use super::damage::{BadRecord, Fault};
 use super::decode::BlockHeader;
 use super::error::Corrupt;
 use super::metadata::{self, Footer};
-use super::model::{Anchor, Device, DeviceExtent, Header, Summary};
+use super::model::{Anchor, Device, DeviceExtent, Header, Name, Summary};
 use super::scanner::Record;
 use super::seam::Seam;
 use super::tally::Tally;
@@ -162,6 +162,7 @@ impl Catalog {
                 let part = self.parts.last();
                 part.map_or(Ok(()), |part| part.holds(&footer, record.offset))?;
             }
+            opcode::NAMES => drop(metadata::get::<Vec<Name>>(record.payload)?),
             _ => return Ok(false),
         }
         Ok(true)

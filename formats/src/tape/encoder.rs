@@ -1,20 +1,24 @@
 //! Requests in, bytes out.
 
 use std::fmt;
+use std::sync::Arc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::block::Block;
 use super::chain::Chain;
 use super::encode::BlockEncoder;
 use super::error::TapeError;
 use super::id::TapeId;
-use super::model::{Anchor, Counters, Device, Header, Loss, Summary};
+use super::model::{Anchor, Counters, Device, Header, Loss, Name, NameKind, Summary};
+use super::names::Names;
 use super::wire::{MAX_BLOCK_REQUESTS, MAX_NAME_BYTES, opcode};
 use crate::request::{Process, Request};
 
 /// Bytes of process names after which a block is closed early.
 const NAMES_PER_BLOCK: usize = 1 << 20;
+/// Bytes of names of control groups and files after which their record is written early.
+const NAMES_PER_RECORD: usize = 1 << 20;
 
 /// How hard to try to make the tape small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,7 @@ pub struct Encoder {
     open: Block,
     processes: HashMap<Process, u32>,
     name_bytes: usize,
+    named: Named,
     id: TapeId,
     counters: Counters,
     chain: Chain,
@@ -57,6 +62,7 @@ impl Encoder {
             open: Block::new(),
             processes: HashMap::default(),
             name_bytes: 0,
+            named: Named::default(),
             id: TapeId::default(),
             counters: Counters::default(),
             chain: Chain::start(out),
@@ -107,6 +113,37 @@ impl Encoder {
         Ok(())
     }
 
+    /// Names a control group or a file, for the requests of the open block and of all behind it.
+    /// Naming it again changes nothing. `false` when the name is too long or one too many for
+    /// readers to keep ([`Names`]): it is left out.
+    ///
+    /// # Errors
+    ///
+    /// None today.
+    pub fn name(
+        &mut self,
+        kind: NameKind,
+        id: u64,
+        name: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, TapeError> {
+        let taken = self.named.take(kind, id, name);
+        if self.named.waiting_bytes >= NAMES_PER_RECORD {
+            self.put_names(out)?;
+        }
+        Ok(taken)
+    }
+
+    /// Appends the names that no record holds yet.
+    fn put_names(&mut self, out: &mut Vec<u8>) -> Result<(), TapeError> {
+        if self.named.waiting.is_empty() {
+            return Ok(());
+        }
+        self.named.waiting_bytes = 0;
+        let names = std::mem::take(&mut self.named.waiting);
+        self.chain.metadata(opcode::NAMES, &names, out)
+    }
+
     /// Adds to the counters of the open block.
     pub fn count(&mut self, counters: &Counters) {
         self.counters.add(counters);
@@ -138,6 +175,7 @@ impl Encoder {
     ///
     /// When compressing fails.
     pub fn close_block(&mut self, out: &mut Vec<u8>) -> Result<(), TapeError> {
+        self.put_names(out)?;
         if self.open.is_empty() && self.counters == Counters::default() {
             return Ok(());
         }
@@ -214,6 +252,38 @@ impl Encoder {
         self.processes.insert(process.clone(), at);
         self.name_bytes += process.name.len();
         at
+    }
+}
+
+/// What has been named.
+#[derive(Default)]
+struct Named {
+    ids: HashSet<(NameKind, u64)>,
+    bytes: usize,
+    /// Names that no record holds yet.
+    waiting: Vec<Name>,
+    waiting_bytes: usize,
+}
+
+impl Named {
+    fn take(&mut self, kind: NameKind, id: u64, name: &str) -> bool {
+        if self.ids.contains(&(kind, id)) {
+            return true;
+        }
+        let bytes = self.bytes + name.len();
+        let fits = self.ids.len() < Names::MOST && bytes <= Names::MOST_BYTES;
+        if !fits || name.len() > Names::LONGEST {
+            return false;
+        }
+        self.ids.insert((kind, id));
+        self.bytes = bytes;
+        self.waiting_bytes += name.len();
+        self.waiting.push(Name {
+            kind,
+            id,
+            name: Arc::from(name),
+        });
+        true
     }
 }
 

@@ -4,6 +4,7 @@
 //! separate (`docs/format.md`, "Metadata records").
 
 use std::fmt;
+use std::sync::Arc;
 
 #[cfg(doc)]
 use crate::request::Request;
@@ -131,6 +132,27 @@ impl fmt::Display for LossReason {
             LossReason::Unknown => "unknown",
         })
     }
+}
+
+/// What a [`Name`] is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NameKind {
+    /// Of the control group with this number in [`Request::cgroup`]: its path in its hierarchy,
+    /// such as `/system.slice/postfix.service`.
+    Cgroup,
+    /// Of a file, whose number is that of [`crate::tape::file_id`].
+    File,
+}
+
+/// What stands behind a number of the requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// What it is of.
+    pub kind: NameKind,
+    /// The number.
+    pub id: u64,
+    /// The name.
+    pub name: Arc<str>,
 }
 
 /// Events that are missing from the tape.

@@ -12,7 +12,8 @@ use super::damage::{BadRecord, Continuity, Damage, Fault};
 use super::decode::{BlockDecoder, BlockHeader};
 use super::error::{Corrupt, TapeError};
 use super::metadata::{self, Footer, Stored};
-use super::model::{Anchor, Device, Header, Loss, Summary};
+use super::model::{Anchor, Device, Header, Loss, Name, Summary};
+use super::names::Names;
 use super::scanner::{Record, Scanner, Step};
 use super::seam::Before;
 use super::source::{READ_BYTES, Source};
@@ -43,6 +44,9 @@ pub struct TapeReader<R> {
     damage: Damage,
     continuity: Continuity,
     before: Before,
+    /// Names of one part, up to the block that was read last.
+    names: Names,
+    named_part: usize,
     /// Everything before this offset has been counted in `damage` while reading blocks.
     counted_to: u64,
     started: bool,
@@ -70,6 +74,8 @@ impl<R: Read + Seek> TapeReader<R> {
             damage: Damage::default(),
             continuity: Continuity::default(),
             before: Before::default(),
+            names: Names::default(),
+            named_part: 0,
             counted_to: 0,
             started: false,
         };
@@ -133,6 +139,12 @@ impl<R: Read + Seek> TapeReader<R> {
     /// from the first block on, what reading met.
     pub fn damage(&self) -> &Damage {
         &self.damage
+    }
+
+    /// Names of the control groups and files of the block that was read last: what the records
+    /// before it say. In joined tapes, those of the block's own tape.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Decodes the next block with requests; `false` at the end of the tape. Damaged blocks are
@@ -216,6 +228,8 @@ impl<R: Read + Seek> TapeReader<R> {
         self.source.seek(0)?;
         self.continuity = Continuity::default();
         self.before = Before::default();
+        self.names.clear();
+        self.named_part = 0;
         self.started = true;
         Ok(())
     }
@@ -226,11 +240,21 @@ impl<R: Read + Seek> TapeReader<R> {
         if at.new {
             self.lacking(part, at.offset);
         }
+        if part != self.named_part {
+            self.names.clear();
+            self.named_part = part;
+        }
         let within = self.catalog.within(at.offset);
         let taken = within.and(seen).and_then(|seen| match seen {
             Seen::Block(header) => self.arrived(part, block, &header, at.new),
             Seen::Footer(footer) => self.concluded(part, &footer, at),
             Seen::Device(own) => self.catalog.has_number(part, own).map(|()| false),
+            Seen::Names(names) => {
+                for Name { kind, id, name } in names {
+                    self.names.insert(kind, id, &name);
+                }
+                Ok(false)
+            }
             Seen::Other => Ok(false),
             Seen::Unknown => {
                 if at.new {
@@ -444,6 +468,7 @@ enum Seen {
     Block(Box<BlockHeader>),
     Device(DeviceIndex),
     Footer(Box<Footer>),
+    Names(Vec<Name>),
     Other,
     Unknown,
 }
@@ -458,6 +483,7 @@ fn look_at(record: &Record<'_>) -> Result<Seen, Corrupt> {
         opcode::DEVICE => metadata::get::<Device>(record.payload).map(|d| Seen::Device(d.index)),
         opcode::ANCHOR => known::<Anchor>(record),
         opcode::LOSS => known::<Loss>(record),
+        opcode::NAMES => metadata::get(record.payload).map(Seen::Names),
         opcode::FOOTER => {
             metadata::get(record.payload).map(|footer| Seen::Footer(Box::new(footer)))
         }

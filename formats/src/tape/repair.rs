@@ -10,7 +10,7 @@ use super::decode::BlockDecoder;
 use super::encode::put_header;
 use super::error::{Corrupt, TapeError};
 use super::metadata::{self, BlockHeaderV1, ColumnV1, Stored};
-use super::model::{Device, Header};
+use super::model::{Device, Header, Name};
 use super::scanner::{Record, Scanner, Step};
 use super::seam::{Before, Seam};
 use super::source::{READ_BYTES, Source};
@@ -176,6 +176,8 @@ impl<W: Write> Repair<W> {
             opcode::FOOTER => return Ok(self.finish_part()?),
             opcode::BLOCK => return self.copy_block(payload),
             opcode::DEVICE => return self.copy_device(&metadata::get(payload)?),
+            // Copied as they are below: they may name what a later version numbers.
+            opcode::NAMES => drop(metadata::get::<Vec<Name>>(payload)?),
             _ => (),
         }
         let Repair {

@@ -42,7 +42,7 @@ pub const MAX_METADATA_BYTES: u64 = 4 << 20;
 pub const MAX_BLOCK_BYTES: u64 = 16 << 20;
 /// Most requests in a block.
 pub const MAX_BLOCK_REQUESTS: usize = 65_536;
-/// Longest name of a process, in bytes.
+/// Longest name of a process, control group or file, in bytes.
 pub const MAX_NAME_BYTES: usize = 4096;
 
 /// Numbers of the records. 0 is never assigned; 0x80 and above are private.
@@ -59,6 +59,8 @@ pub mod opcode {
     pub const BLOCK: u8 = 0x05;
     /// Index and summary.
     pub const FOOTER: u8 = 0x06;
+    /// Names of control groups and files.
+    pub const NAMES: u8 = 0x07;
     /// First of the numbers that a later version gives to records which hold requests or change
     /// their meaning.
     pub const FIRST_ESSENTIAL: u8 = 0x40;
@@ -75,6 +77,7 @@ pub fn record_name(opcode: u8) -> String {
         opcode::LOSS => "loss",
         opcode::BLOCK => "block",
         opcode::FOOTER => "footer",
+        opcode::NAMES => "names",
         _ => return format!("record {opcode:#04x}"),
     };
     name.to_owned()

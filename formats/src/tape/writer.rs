@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::encoder::{Encoder, Level};
 use super::error::TapeError;
-use super::model::{Anchor, Counters, Device, Header, Loss, Summary};
+use super::model::{Anchor, Counters, Device, Header, Loss, NameKind, Summary};
 use crate::request::Request;
 
 /// Writes a tape. Each record is one write, so that what a dying writer leaves behind is whole
@@ -67,6 +67,21 @@ impl<W: Write> TapeWriter<W> {
         self.alive()?;
         self.encoder.push(request, &mut self.out)?;
         self.drain()
+    }
+
+    /// Names a control group or a file, for the requests of the open block and of all behind it:
+    /// the name is written before that block. Naming it again changes nothing. `false` when the
+    /// name is longer than [`Names::LONGEST`](super::Names::LONGEST) or one too many for readers
+    /// to keep: it is left out.
+    ///
+    /// # Errors
+    ///
+    /// When the sink fails.
+    pub fn name(&mut self, kind: NameKind, id: u64, name: &str) -> Result<bool, TapeError> {
+        self.alive()?;
+        let taken = self.encoder.name(kind, id, name, &mut self.out)?;
+        self.drain()?;
+        Ok(taken)
     }
 
     /// Adds to the counters of the open block.

@@ -2,7 +2,7 @@
 
 use super::forms::{
     AnchorV1, CountersV1, DeviceExtentV1, DeviceV1, FooterV1, HeaderV1, IndexEntryV1, LossV1,
-    OpTotalsV1, SummaryV1,
+    NameV1, NamesV1, OpTotalsV1, SummaryV1,
 };
 use super::{Footer, IndexEntry, Stored};
 use crate::request::{DeviceIndex, Op};
@@ -10,7 +10,7 @@ use crate::tape::error::Corrupt;
 use crate::tape::id::TapeId;
 use crate::tape::model::{
     Anchor, Clock, Counters, Device, DeviceExtent, ErrorCodes, Header, Layer, Loss, LossReason,
-    OpTotals, Summary,
+    Name, NameKind, OpTotals, Summary,
 };
 
 impl Stored for Header {
@@ -145,6 +145,39 @@ impl Stored for Loss {
                 _ => LossReason::Unknown,
             },
         })
+    }
+}
+
+impl Stored for Vec<Name> {
+    type Form = NamesV1;
+    const NAME: &'static str = "names";
+
+    fn to_form(&self) -> NamesV1 {
+        let form = |name: &Name| NameV1 {
+            kind: match name.kind {
+                NameKind::Cgroup => 0,
+                NameKind::File => 1,
+            },
+            id: name.id,
+            name: name.name.as_ref().to_owned(),
+        };
+        NamesV1 {
+            names: self.iter().map(form).collect(),
+        }
+    }
+
+    /// Names of what a later version numbers are left out.
+    fn from_form(form: NamesV1) -> Result<Vec<Name>, Corrupt> {
+        let name = |NameV1 { kind, id, name }| {
+            let kind = match kind {
+                0 => NameKind::Cgroup,
+                1 => NameKind::File,
+                _ => return None,
+            };
+            let name = name.into();
+            Some(Name { kind, id, name })
+        };
+        Ok(form.names.into_iter().filter_map(name).collect())
     }
 }
 

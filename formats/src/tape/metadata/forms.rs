@@ -117,6 +117,20 @@ pub struct BlockHeaderV1 {
     pub columns: Vec<ColumnV1>,
 }
 
+/// `Name` as stored.
+#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
+pub struct NameV1 {
+    pub kind: u8,
+    pub id: u64,
+    pub name: String,
+}
+
+/// Names as stored.
+#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
+pub struct NamesV1 {
+    pub names: Vec<NameV1>,
+}
+
 /// One or more neighbouring blocks in the footer's index.
 #[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
 pub struct IndexEntryV1 {

@@ -7,7 +7,7 @@ use crate::tape::error::Corrupt;
 use crate::tape::id::TapeId;
 use crate::tape::model::{
     Anchor, Clock, Counters, Device, DeviceExtent, ErrorCodes, Header, Layer, Loss, LossReason,
-    OpTotals, Summary,
+    Name, NameKind, OpTotals, Summary,
 };
 
 const HEADER_V1: &str = "01000c00000000000000696f7461706520302e312e300104000000000000006d\
@@ -20,6 +20,8 @@ const DEVICE_V1: &str = "0100030003000000000000007364620001000000000001000001000
      00006d6430";
 const ANCHOR_V1: &str = "01000807060504030201feffffffffffffff";
 const LOSS_V1: &str = "0100050000000000000009000000000000000b0000000000000001";
+const NAMES_V1: &str = "0100020000000000000000070000000000000001000000000000002f010f00000000\
+     0000000200000000000000433a";
 const FOOTER_V1: &str = "0100341200000000000003000000000000000a000000000000001e0000000000\
      0000020000000000000000020000000000000000200000000000000301000000\
      0000000000100000000000000200000000000000000001000000000000000000\
@@ -162,6 +164,23 @@ fn loss_v1() {
             ),
         );
     }
+}
+
+#[test]
+fn names_v1() {
+    let name = |kind, id, name: &str| Name {
+        kind,
+        id,
+        name: name.into(),
+    };
+    let names = vec![
+        name(NameKind::Cgroup, 7, "/"),
+        name(NameKind::File, 15, "C:"),
+    ];
+    assert_golden(&names, NAMES_V1);
+    // A kind of a later version is passed over.
+    let later = NAMES_V1.replacen("0000000000000000070000", "0000000000000002070000", 1);
+    assert_eq!(get::<Vec<Name>>(&bytes(&later)).unwrap(), names[1..]);
 }
 
 #[test]
