@@ -12,6 +12,7 @@
 //! counted rather than dropped.
 
 #![forbid(unsafe_code)]
+pub mod blktrace;
 pub mod csv;
 pub mod edit;
 pub mod event;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use iotape_formats::event::{Event, Step};
 use iotape_formats::pairing::Pairing;
 use iotape_formats::tape::{Anchor, Counters, Loss, LossReason};
-use iotape_formats::tracepoint::{BlockRecord, record_id};
+use iotape_formats::tracepoint::record_id;
 use iotape_formats::{DeviceIndex, Process, Request};
 use rustix::event::Timespec;
 
@@ -15,7 +15,7 @@ use super::clock;
 use super::devices::BlockDevice;
 use super::processes::Processes;
 use super::session::Session;
-use super::source::{Lost, Sample, Source, Told};
+use super::source::{Decoded, Lost, Sample, Source, Told};
 use super::threads::Threads;
 use super::writer::{Batch, Writer, WriterGone};
 use crate::{Ended, Observer, Progress, Warning};
@@ -78,6 +78,14 @@ struct Intake {
     zero_ns: u64,
     /// What is older belongs to the time before everything was armed.
     start_ns: u64,
+}
+
+/// Who queued something, as far as the kernel told.
+struct Submitter<'a> {
+    /// The process (thread group).
+    pid: Option<u32>,
+    thread: Option<u32>,
+    comm: &'a [u8],
 }
 
 #[derive(Default)]
@@ -326,6 +334,7 @@ impl Intake {
     fn take(&mut self, plan: &Plan, told: Told<'_>) {
         match told {
             Told::Sample(sample) => self.sample(plan, &sample),
+            Told::Event(decoded) => self.decoded(&decoded),
             Told::GapBegins => self.pairing.gap_begins(),
             Told::GapEnds => self.pairing.gap_ends(),
             Told::Lost(lost) => self.lost(lost),
@@ -341,42 +350,71 @@ impl Intake {
             self.counters.undecodable += 1;
             return;
         };
+        let event = Event {
+            time_ns: sample.time_ns,
+            step: record.step,
+            device: DeviceIndex(0),
+            op: record.op,
+            flags: record.flags,
+            offset_bytes: record.offset_bytes,
+            length_bytes: record.length_bytes,
+            cpu: Some(sample.cpu),
+            error: record.error,
+            process: None,
+            cgroup: None,
+        };
+        let submitter = Submitter {
+            pid: sample.pid,
+            thread: record.thread,
+            comm: record.comm,
+        };
+        self.place(record.dev, &event, &submitter);
+    }
+
+    fn decoded(&mut self, decoded: &Decoded<'_>) {
+        if decoded.event.time_ns < self.start_ns {
+            return;
+        }
+        let submitter = Submitter {
+            pid: None,
+            thread: Some(decoded.thread),
+            comm: decoded.comm,
+        };
+        self.place(decoded.dev, &decoded.event, &submitter);
+    }
+
+    /// Gives an event of the kernel's device `dev` to the recorded devices that it belongs to.
+    fn place(&mut self, dev: u32, reported: &Event, submitter: &Submitter<'_>) {
         let mut process = None;
         for index in 0..self.devices.len() {
             let device = &self.devices[index];
-            if device.reported.in_kernel() != record.dev {
+            if device.reported.in_kernel() != dev {
                 continue;
             }
-            let offset = device.offset_of(record.offset_bytes, record.length_bytes);
+            let offset = device.offset_of(reported.offset_bytes, reported.length_bytes);
             let (Some(offset_bytes), Ok(index)) = (offset, u16::try_from(index)) else {
                 continue;
             };
-            if record.step == Step::Queued && process.is_none() {
-                process = self.submitter(sample, &record);
+            if reported.step == Step::Queued && process.is_none() {
+                process = self.process_of(submitter, reported.time_ns);
             }
             self.pairing.event(Event {
-                time_ns: sample.time_ns - self.zero_ns,
-                step: record.step,
+                time_ns: reported.time_ns - self.zero_ns,
                 device: DeviceIndex(index),
-                op: record.op,
-                flags: record.flags,
                 offset_bytes,
-                length_bytes: record.length_bytes,
-                cpu: Some(sample.cpu),
-                error: record.error,
                 process: process.clone(),
-                cgroup: None,
+                ..reported.clone()
             });
         }
     }
 
-    fn submitter(&mut self, sample: &Sample<'_>, record: &BlockRecord<'_>) -> Option<Process> {
-        let pid = match (sample.pid, record.thread) {
+    fn process_of(&mut self, submitter: &Submitter<'_>, time_ns: u64) -> Option<Process> {
+        let pid = match (submitter.pid, submitter.thread) {
             (Some(pid), _) => pid,
-            (None, Some(thread)) => self.threads.process_of(thread, sample.time_ns),
+            (None, Some(thread)) => self.threads.process_of(thread, time_ns),
             (None, None) => return None,
         };
-        Some(self.processes.get(pid, record.comm))
+        Some(self.processes.get(pid, submitter.comm))
     }
 
     fn lost(&mut self, lost: Lost) {

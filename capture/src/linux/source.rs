@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use iotape_formats::event::Event;
 use iotape_formats::tape::LossReason;
 use rustix::event::Timespec;
 
@@ -12,6 +13,12 @@ use super::arm::Plan;
 pub(super) enum Told<'a> {
     /// A tracepoint's record.
     Sample(Sample<'a>),
+    /// An event that the backend decoded itself.
+    #[expect(
+        dead_code,
+        reason = "for backends whose kernel side decodes; blktrace's comes next"
+    )]
+    Event(Decoded<'a>),
     /// From here on records may be missing.
     GapBegins,
     /// Records were dropped.
@@ -29,6 +36,19 @@ pub(super) struct Sample<'a> {
     /// Process (thread group) that ran; `None` where only the record's thread is known.
     pub pid: Option<u32>,
     pub record: &'a [u8],
+}
+
+/// An event as the kernel reports it: of a device number, and of a thread.
+#[derive(Debug)]
+pub(super) struct Decoded<'a> {
+    /// The kernel's number of the device: major << 20 | minor.
+    pub dev: u32,
+    /// On the monotonic clock. Its device and process are found from the other fields.
+    pub event: Event,
+    /// Thread that ran.
+    pub thread: u32,
+    /// Name of that thread.
+    pub comm: &'a [u8],
 }
 
 /// Records that were dropped.

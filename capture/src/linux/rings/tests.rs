@@ -106,6 +106,7 @@ fn drained(rings: &mut Rings, until_ns: u64) -> Vec<String> {
             Told::GapBegins => "gap".to_owned(),
             Told::GapEnds => "whole".to_owned(),
             Told::Lost(lost) => format!("lost {} {}-{}", lost.events, lost.from_ns, lost.to_ns),
+            Told::Event(event) => format!("event {}", event.event.time_ns),
         });
     });
     all

@@ -11,7 +11,6 @@
 
 mod devices;
 mod error;
-mod events;
 mod files;
 mod header;
 mod names;

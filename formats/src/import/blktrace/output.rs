@@ -7,12 +7,12 @@ use blktrace_parse::{DeviceNumber, Gap, Kind, Payload, Record};
 use foldhash::HashMap;
 
 use super::devices::Devices;
-use super::events::{event_of, step_of};
 use super::header::header;
 use super::origins::Origins;
 use super::report::Report;
 use super::survey::Survey;
 use super::{ImportError, Options};
+use crate::blktrace::{event_of, step_of};
 use crate::event::Step;
 use crate::pairing::{Limits, Pairing};
 use crate::request::{DeviceIndex, Process, Request};

@@ -1,6 +1,7 @@
-//! From a record to a neutral event.
+//! From a record of blktrace to a neutral event: for files and for what a running kernel hands over.
 
-use blktrace_parse::{Categories, Kind, Record};
+use blktrace_parse::Categories;
+pub use blktrace_parse::{Decoder, Kind, Payload, Record, SequenceTracker, Step as Decoded};
 
 use crate::event::{Event, SECTOR_BYTES, Step, empty_preflush_as_flush};
 use crate::request::{DeviceIndex, Flags, Op, Process};
@@ -11,7 +12,7 @@ const NO_SECTOR: u64 = u64::MAX;
 /// The step that a record reports; `None` for what requests do not need (plugging, allocation,
 /// insertion) and for notes.
 #[inline]
-pub(super) fn step_of(record: &Record<'_>) -> Option<Step> {
+pub fn step_of(record: &Record<'_>) -> Option<Step> {
     // Records about requests say what kind of request it is, those about bios do not.
     let of_request = Categories::FS | Categories::PASS_THROUGH;
     let is_request = record.action.categories().intersects(of_request);
@@ -30,8 +31,11 @@ pub(super) fn step_of(record: &Record<'_>) -> Option<Step> {
 
 /// The event of a record; `process` submitted it, if it was queued. `None` if its range ends beyond
 /// 64 bits.
+///
+/// The record's numbers are taken as they are: sectors of 512 bytes become bytes, and the kernel's
+/// negative errno a positive one.
 #[inline]
-pub(super) fn event_of(
+pub fn event_of(
     record: &Record<'_>,
     step: Step,
     time_ns: u64,
