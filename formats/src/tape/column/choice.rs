@@ -13,7 +13,7 @@ use super::transform::{Prediction, Signs};
 
 /// A live encoder looks again whether another plan is better after so many times the rows that it
 /// looked at before.
-const TRIAL_EVERY: u64 = 32;
+const TRIAL_EVERY: u64 = 64;
 /// It looks again at once when a row takes more than before by one in so many bytes.
 const GROWTH: u64 = 8;
 /// Growth in bytes that is nothing.
@@ -32,6 +32,8 @@ const TRIAL: Effort = Effort { zstd: 3, pco: 8 };
 const LIVE: Effort = Effort { zstd: 3, pco: 9 };
 /// For archived tapes.
 const ARCHIVE: Effort = Effort { zstd: 19, pco: 12 };
+/// One in how many bytes pco must save in a live tape: it takes several times as long.
+const PCO_SHARE: usize = 64;
 /// One in how many bytes a core column must save to depend on the process column, which readers
 /// could leave out otherwise.
 const PROCESS_SHARE: usize = 32;
@@ -153,7 +155,8 @@ impl Chooser {
         Ok(())
     }
 
-    /// Appends what a plan makes, or what it makes with pco when that is smaller; returns which.
+    /// Appends what a plan makes, or what it makes with pco when that is notably smaller; returns
+    /// which.
     ///
     /// Only a whole block tells: what pco says of its ranges weighs too much in a part.
     fn put_smaller(
@@ -178,7 +181,8 @@ impl Chooser {
             ..
         } = self;
         with_pco.put(task, keys, numbers, trial, tried)?;
-        if tried.len() >= out.len() - start {
+        let made = out.len() - start;
+        if tried.len() + made / PCO_SHARE >= made {
             return Ok(plan);
         }
         out.truncate(start);
