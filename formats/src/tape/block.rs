@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::column::Columns;
 use super::error::Corrupt;
-use super::id::TapeId;
+use super::id::{IdSum, TapeId};
 use super::model::Summary;
 use crate::request::{DeviceIndex, Flags, Op, Process, Request};
 
@@ -20,10 +20,24 @@ pub(super) struct Optional<T> {
 }
 
 impl<T: Copy + Default> Optional<T> {
-    pub(super) fn push(&mut self, value: Option<T>) {
+    /// Adds the value of a row; `rows` are there already.
+    #[inline(always)]
+    pub(super) fn push(&mut self, value: Option<T>, rows: usize) {
+        match value {
+            Some(value) if self.count == rows => self.values.push(value),
+            None if self.count == 0 => return,
+            _ => self.push_mixed(value, rows),
+        }
+        self.count += usize::from(value.is_some());
+    }
+
+    /// Adds a row to a column of which some rows have a value and some have none.
+    #[inline(never)]
+    fn push_mixed(&mut self, value: Option<T>, rows: usize) {
+        self.values.resize(rows, T::default());
+        self.present.resize(rows, self.count > 0);
         self.values.push(value.unwrap_or_default());
         self.present.push(value.is_some());
-        self.count += usize::from(value.is_some());
     }
 
     pub(super) fn clear(&mut self) {
@@ -197,8 +211,9 @@ impl Block {
 
     /// Whether the rows are those whose id the block's header tells.
     pub(super) fn verify_id(&self, told: TapeId) -> Result<(), Corrupt> {
-        let id: TapeId = self.requests().map(|request| TapeId::of(&request)).sum();
-        if id == told {
+        let mut id = IdSum::default();
+        self.requests().for_each(|request| id.add(&request));
+        if id.take() == told {
             return Ok(());
         }
         Err(Corrupt::Inconsistent {
@@ -261,18 +276,19 @@ impl Block {
 
     /// Adds a request, whose process is `process` in the table.
     pub(super) fn push(&mut self, request: &Request, process: Option<u32>) {
+        let rows = self.times.len();
         self.times.push(request.time_ns);
         self.ops.push(request.op);
         self.flags.push(request.flags);
         self.devices.push(request.device);
         self.offsets.push(request.offset_bytes);
         self.lengths.push(request.length_bytes);
-        self.latency.push(request.latency_ns);
-        self.queue.push(request.queue_ns);
-        self.process.push(process);
-        self.cgroup.push(request.cgroup);
-        self.cpu.push(request.cpu);
-        self.error.push(request.error);
+        self.latency.push(request.latency_ns, rows);
+        self.queue.push(request.queue_ns, rows);
+        self.process.push(process, rows);
+        self.cgroup.push(request.cgroup, rows);
+        self.cpu.push(request.cpu, rows);
+        self.error.push(request.error, rows);
     }
 }
 

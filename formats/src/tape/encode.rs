@@ -136,7 +136,7 @@ impl BlockEncoder {
         if optional.count == 0 {
             return Ok(());
         }
-        let all = optional.count == optional.values.len();
+        let all = optional.present.is_empty();
         self.bodies
             .push(if all { PRESENT_ALL } else { PRESENT_BITMAP });
         if !all {

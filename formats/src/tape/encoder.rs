@@ -9,7 +9,7 @@ use super::block::Block;
 use super::chain::Chain;
 use super::encode::BlockEncoder;
 use super::error::TapeError;
-use super::id::TapeId;
+use super::id::IdSum;
 use super::model::{Anchor, Counters, Device, Header, Loss, Name, NameKind, Summary};
 use super::names::Names;
 use super::wire::{MAX_BLOCK_REQUESTS, MAX_NAME_BYTES, opcode};
@@ -19,6 +19,8 @@ use crate::request::{Process, Request};
 const NAMES_PER_BLOCK: usize = 1 << 20;
 /// Bytes of names of control groups and files after which their record is written early.
 const NAMES_PER_RECORD: usize = 1 << 20;
+/// Processes that are known again by their name's place in memory.
+const RECENT: usize = 16;
 
 /// How hard to try to make the tape small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,9 +38,10 @@ pub struct Encoder {
     devices: usize,
     open: Block,
     processes: HashMap<Process, u32>,
+    recent: [Option<(Process, u32)>; RECENT],
     name_bytes: usize,
     named: Named,
-    id: TapeId,
+    id: IdSum,
     counters: Counters,
     chain: Chain,
     requests: u64,
@@ -61,9 +64,10 @@ impl Encoder {
             devices: 0,
             open: Block::new(),
             processes: HashMap::default(),
+            recent: Default::default(),
             name_bytes: 0,
             named: Named::default(),
-            id: TapeId::default(),
+            id: IdSum::default(),
             counters: Counters::default(),
             chain: Chain::start(out),
             requests: 0,
@@ -105,7 +109,7 @@ impl Encoder {
             .as_ref()
             .map(|process| self.process(process));
         self.open.push(request, process);
-        self.id = self.id.combine(TapeId::of(request));
+        self.id.add(request);
         self.requests += 1;
         if self.open.len() >= MAX_BLOCK_REQUESTS || self.name_bytes >= NAMES_PER_BLOCK {
             self.close_block(out)?;
@@ -181,7 +185,7 @@ impl Encoder {
         }
         let mut summary = Summary::of_rows(&self.open);
         summary.counters = std::mem::take(&mut self.counters);
-        summary.id = std::mem::take(&mut self.id);
+        summary.id = self.id.take();
         let Encoder {
             blocks,
             chain,
@@ -192,6 +196,7 @@ impl Encoder {
         chain.block(&summary, out, |out| blocks.put(open, &summary, before, out))?;
         self.open.clear();
         self.processes.clear();
+        self.recent = Default::default();
         self.name_bytes = 0;
         Ok(())
     }
@@ -244,9 +249,22 @@ impl Encoder {
 
     /// The place of a process in the open block's table.
     fn process(&mut self, process: &Process) -> u32 {
-        if let Some(at) = self.processes.get(process) {
+        let slot = process.pid as usize % RECENT;
+        if let Some((recent, at)) = &self.recent[slot]
+            && recent.pid == process.pid
+            && Arc::ptr_eq(&recent.name, &process.name)
+        {
             return *at;
         }
+        let at = match self.processes.get(process) {
+            Some(at) => *at,
+            None => self.add_process(process),
+        };
+        self.recent[slot] = Some((process.clone(), at));
+        at
+    }
+
+    fn add_process(&mut self, process: &Process) -> u32 {
         let at = self.open.process_table.len() as u32;
         self.open.process_table.push(process.clone());
         self.processes.insert(process.clone(), at);

@@ -23,23 +23,33 @@ const CGROUP: u16 = 1 << 3;
 const CPU: u16 = 1 << 4;
 const ERROR: u16 = 1 << 5;
 
+const PRESENCE_AT: usize = 0;
+const OP_AT: usize = PRESENCE_AT + size_of::<u16>();
+const DEVICE_AT: usize = OP_AT + size_of::<u8>();
+const FLAGS_AT: usize = DEVICE_AT + size_of::<u16>();
+const TIME_AT: usize = FLAGS_AT + size_of::<u32>();
+const OFFSET_AT: usize = TIME_AT + size_of::<u64>();
+const LENGTH_AT: usize = OFFSET_AT + size_of::<u64>();
+const LATENCY_AT: usize = LENGTH_AT + size_of::<u64>();
+const QUEUE_AT: usize = LATENCY_AT + size_of::<u64>();
+const CGROUP_AT: usize = QUEUE_AT + size_of::<u64>();
+const PID_AT: usize = CGROUP_AT + size_of::<u64>();
+const CPU_AT: usize = PID_AT + size_of::<u32>();
+const ERROR_AT: usize = CPU_AT + size_of::<u32>();
 /// Size of the canonical form without the process's name.
-const FIXED_BYTES: usize = 69;
+const FIXED_BYTES: usize = ERROR_AT + size_of::<u32>();
+/// Longest name that is hashed without asking for memory.
+const SHORT_NAME: usize = 59;
+
+/// A canonical form with a short name.
+type Form = [u8; FIXED_BYTES + SHORT_NAME];
 
 impl TapeId {
     /// The id of a tape that holds just this request.
     pub fn of(request: &Request) -> TapeId {
-        let name = request.process.as_ref().map_or("", |process| &process.name);
-        let mut stack = [0; FIXED_BYTES + 64];
-        if name.len() <= 64 {
-            let end = FIXED_BYTES + name.len();
-            stack[..FIXED_BYTES].copy_from_slice(&fixed_part(request));
-            stack[FIXED_BYTES..end].copy_from_slice(name.as_bytes());
-            return TapeId(xxh3_128(&stack[..end]));
-        }
-        let mut bytes = fixed_part(request).to_vec();
-        bytes.extend_from_slice(name.as_bytes());
-        TapeId(xxh3_128(&bytes))
+        let mut sum = IdSum::default();
+        sum.add(request);
+        sum.take()
     }
 
     /// The id of this tape's requests and another's together.
@@ -48,46 +58,101 @@ impl TapeId {
     }
 }
 
+/// Forms that wait to be hashed.
+const BATCH: usize = 16;
+
+/// Adds up the ids of requests.
+///
+/// A hash reads the form in other pieces than it was written in, for which a processor has to wait
+/// while the writes are under way. So some forms are written before the first of them is hashed.
+#[derive(Clone)]
+pub(super) struct IdSum {
+    forms: [Form; BATCH],
+    sizes: [usize; BATCH],
+    waiting: usize,
+    sum: TapeId,
+}
+
+impl Default for IdSum {
+    fn default() -> IdSum {
+        IdSum {
+            forms: [[0; FIXED_BYTES + SHORT_NAME]; BATCH],
+            sizes: [0; BATCH],
+            waiting: 0,
+            sum: TapeId::default(),
+        }
+    }
+}
+
+impl IdSum {
+    /// Adds the id of a request.
+    pub fn add(&mut self, request: &Request) {
+        let form = &mut self.forms[self.waiting];
+        put_fixed_part(request, form);
+        let name = request.process.as_ref().map_or("", |process| &process.name);
+        let size = FIXED_BYTES + name.len();
+        if let Some(room) = form.get_mut(FIXED_BYTES..size) {
+            room.copy_from_slice(name.as_bytes());
+            self.sizes[self.waiting] = size;
+            self.waiting += 1;
+            if self.waiting == BATCH {
+                self.hash();
+            }
+        } else {
+            let mut bytes = form[..FIXED_BYTES].to_vec();
+            bytes.extend_from_slice(name.as_bytes());
+            self.sum = self.sum.combine(TapeId(xxh3_128(&bytes)));
+        }
+    }
+
+    /// The sum so far, which begins anew.
+    pub fn take(&mut self) -> TapeId {
+        self.hash();
+        std::mem::take(&mut self.sum)
+    }
+
+    fn hash(&mut self) {
+        let forms = self.forms[..self.waiting].iter().zip(&self.sizes);
+        self.sum = forms.fold(self.sum, |sum, (form, size)| {
+            sum.combine(TapeId(xxh3_128(&form[..*size])))
+        });
+        self.waiting = 0;
+    }
+}
+
 /// The canonical form: all fields, little-endian, absent ones as zero; the name follows it.
-fn fixed_part(request: &Request) -> [u8; FIXED_BYTES] {
-    let mut bytes = [0; FIXED_BYTES];
-    let mut at = 0;
-    let mut put = |field: &[u8]| {
-        bytes[at..at + field.len()].copy_from_slice(field);
-        at += field.len();
-    };
-    put(&presence(request).to_le_bytes());
-    put(&[request.op.number()]);
-    put(&request.device.0.to_le_bytes());
-    put(&request.flags.bits().to_le_bytes());
-    put(&request.time_ns.to_le_bytes());
-    put(&request.offset_bytes.to_le_bytes());
-    put(&request.length_bytes.to_le_bytes());
-    put(&request.latency_ns.unwrap_or(0).to_le_bytes());
-    put(&request.queue_ns.unwrap_or(0).to_le_bytes());
-    put(&request.cgroup.unwrap_or(0).to_le_bytes());
-    put(&request
-        .process
-        .as_ref()
-        .map_or(0, |process| process.pid)
-        .to_le_bytes());
-    put(&request.cpu.unwrap_or(0).to_le_bytes());
-    put(&request.error.unwrap_or(0).to_le_bytes());
-    bytes
+fn put_fixed_part(request: &Request, form: &mut Form) {
+    fn put<const N: usize>(form: &mut Form, at: usize, field: [u8; N]) {
+        form[at..at + N].copy_from_slice(&field);
+    }
+    let pid = request.process.as_ref().map_or(0, |process| process.pid);
+    put(form, PRESENCE_AT, presence(request).to_le_bytes());
+    put(form, OP_AT, [request.op.number()]);
+    put(form, DEVICE_AT, request.device.0.to_le_bytes());
+    put(form, FLAGS_AT, request.flags.bits().to_le_bytes());
+    put(form, TIME_AT, request.time_ns.to_le_bytes());
+    put(form, OFFSET_AT, request.offset_bytes.to_le_bytes());
+    put(form, LENGTH_AT, request.length_bytes.to_le_bytes());
+    put(
+        form,
+        LATENCY_AT,
+        request.latency_ns.unwrap_or(0).to_le_bytes(),
+    );
+    put(form, QUEUE_AT, request.queue_ns.unwrap_or(0).to_le_bytes());
+    put(form, CGROUP_AT, request.cgroup.unwrap_or(0).to_le_bytes());
+    put(form, PID_AT, pid.to_le_bytes());
+    put(form, CPU_AT, request.cpu.unwrap_or(0).to_le_bytes());
+    put(form, ERROR_AT, request.error.unwrap_or(0).to_le_bytes());
 }
 
 fn presence(request: &Request) -> u16 {
-    [
-        (request.latency_ns.is_some(), LATENCY),
-        (request.queue_ns.is_some(), QUEUE),
-        (request.process.is_some(), PROCESS),
-        (request.cgroup.is_some(), CGROUP),
-        (request.cpu.is_some(), CPU),
-        (request.error.is_some(), ERROR),
-    ]
-    .into_iter()
-    .filter(|(present, _)| *present)
-    .fold(0, |mask, (_, bit)| mask | bit)
+    let bit = |present, bit| if present { bit } else { 0 };
+    bit(request.latency_ns.is_some(), LATENCY)
+        | bit(request.queue_ns.is_some(), QUEUE)
+        | bit(request.process.is_some(), PROCESS)
+        | bit(request.cgroup.is_some(), CGROUP)
+        | bit(request.cpu.is_some(), CPU)
+        | bit(request.error.is_some(), ERROR)
 }
 
 impl Sum for TapeId {

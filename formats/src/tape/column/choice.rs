@@ -27,11 +27,23 @@ const FINALISTS: usize = 6;
 /// One in how many bytes a plan may be behind the best one in the trial to be tried so.
 const CLOSE: usize = 8;
 /// For trials.
-const TRIAL: Effort = Effort { zstd: 3, pco: 8 };
+const TRIAL: Effort = Effort {
+    zstd: 3,
+    match_bytes: 0,
+    pco: 8,
+};
 /// For live tapes.
-const LIVE: Effort = Effort { zstd: 3, pco: 9 };
+const LIVE: Effort = Effort {
+    zstd: 1,
+    match_bytes: 6,
+    pco: 9,
+};
 /// For archived tapes.
-const ARCHIVE: Effort = Effort { zstd: 19, pco: 12 };
+const ARCHIVE: Effort = Effort {
+    zstd: 19,
+    match_bytes: 0,
+    pco: 12,
+};
 /// One in how many bytes pco must save in a live tape: it takes several times as long.
 const PCO_SHARE: usize = 64;
 /// One in how many bytes a core column must save to depend on the process column, which readers

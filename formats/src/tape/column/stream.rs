@@ -3,6 +3,7 @@
 use std::io;
 
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::CParameter;
 
 use super::super::error::Corrupt;
 
@@ -76,6 +77,9 @@ fn take_stream<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Corrupt> {
 pub struct Effort {
     /// Level of zstd, 1 to 22.
     pub zstd: i32,
+    /// The shortest repetition that zstd looks for, 4 to 7; 0 leaves it to the level. The longer, the
+    /// less noise is taken for repetition, and the faster.
+    pub match_bytes: u32,
     /// Level of pco, 0 to 12.
     pub pco: usize,
 }
@@ -90,9 +94,13 @@ pub struct Packer {
 impl Packer {
     /// A packer that tries so hard.
     pub fn new(effort: Effort) -> io::Result<Packer> {
+        let mut zstd = Compressor::new(effort.zstd)?;
+        if effort.match_bytes != 0 {
+            zstd.set_parameter(CParameter::MinMatch(effort.match_bytes))?;
+        }
         Ok(Packer {
             effort,
-            zstd: Compressor::new(effort.zstd)?,
+            zstd,
             packed: Vec::new(),
         })
     }
@@ -218,7 +226,12 @@ mod tests {
 
     #[test]
     fn each_stream_takes_its_smallest_codec() {
-        let mut packer = Packer::new(Effort { zstd: 3, pco: 8 }).unwrap();
+        let mut packer = Packer::new(Effort {
+            zstd: 3,
+            match_bytes: 0,
+            pco: 8,
+        })
+        .unwrap();
         let cases: [(&[u8], &[u8]); 3] = [
             (b"", &[0, 0]),
             (b"abc", b"\x00\x03abc"),
@@ -240,10 +253,14 @@ mod tests {
     #[test]
     fn a_stream_of_another_length_than_expected_is_refused() {
         let mut bomb = Vec::new();
-        Packer::new(Effort { zstd: 19, pco: 8 })
-            .unwrap()
-            .put(&[[7; 1000], [8; 1000]].concat(), &mut bomb)
-            .unwrap();
+        Packer::new(Effort {
+            zstd: 19,
+            match_bytes: 0,
+            pco: 8,
+        })
+        .unwrap()
+        .put(&[[7; 1000], [8; 1000]].concat(), &mut bomb)
+        .unwrap();
         assert_eq!(unpack(&bomb, 2000).unwrap().len(), 2000);
         assert!(matches!(unpack(&bomb, 1999), Err(Corrupt::Codec { .. })));
         assert!(matches!(

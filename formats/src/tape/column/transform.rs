@@ -55,21 +55,25 @@ impl Transform {
     ) -> Transform {
         numbers.clear();
         let start = distances(prediction, values, numbers);
-        let (mut lowest, mut highest) = (i64::MAX, i64::MIN);
+        let first = numbers.first().copied().unwrap_or(0);
+        let (mut lowest, mut highest) = (first as i64, first as i64);
+        let (mut bits, mut differences) = (0, 0);
         for number in numbers.iter() {
             lowest = lowest.min(*number as i64);
             highest = highest.max(*number as i64);
-        }
-        if numbers.is_empty() {
-            (lowest, highest) = (0, 0);
+            bits |= number;
+            differences |= number ^ first;
         }
         let signed = signs == Signs::Folded && lowest < 0 && lowest != highest;
         let base = if signed { 0 } else { lowest as u64 };
         let step = if signed {
             let magnitude = |number: &u64| (*number as i64).unsigned_abs();
-            common_divisor(numbers.iter().map(magnitude))
+            common_divisor(bits, numbers.iter().map(magnitude))
         } else {
-            common_divisor(numbers.iter().map(|number| number.wrapping_sub(base)))
+            common_divisor(
+                differences,
+                numbers.iter().map(|number| number.wrapping_sub(base)),
+            )
         };
         let divide = ExactDivision::by(step);
         if signed {
@@ -209,13 +213,13 @@ impl ExactDivision {
     }
 }
 
-/// The greatest number that divides all, 1 when all are 0.
-fn common_divisor(numbers: impl Iterator<Item = u64> + Clone) -> u64 {
-    let zeros = numbers.clone().fold(0, |bits, number| bits | number);
-    if zeros == 0 {
+/// The greatest number that divides all, 1 when all are 0. `bits` ends with as many zeros as all the
+/// numbers have in common.
+fn common_divisor(bits: u64, numbers: impl Iterator<Item = u64>) -> u64 {
+    if bits == 0 {
         return 1;
     }
-    let zeros = zeros.trailing_zeros();
+    let zeros = bits.trailing_zeros();
     // What of it is odd, and the highest quotient that a multiple has.
     let (mut odd, mut divide, mut most) = (0, ExactDivision::by(1), u64::MAX);
     for number in numbers {
@@ -338,6 +342,11 @@ mod tests {
         }
     }
 
+    fn divisor(numbers: &[u64]) -> u64 {
+        let bits = numbers.iter().fold(0, |bits, number| bits | number);
+        common_divisor(bits, numbers.iter().copied())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -369,14 +378,14 @@ mod tests {
                 }
                 a
             });
-            prop_assert_eq!(common_divisor(numbers.iter().copied()), expected.max(1));
+            prop_assert_eq!(divisor(&numbers), expected.max(1));
         }
     }
 
     #[test]
     fn the_greatest_divisors_are_found() {
-        assert_eq!(common_divisor([1 << 63, 0].into_iter()), 1 << 63);
-        assert_eq!(common_divisor([u64::MAX; 2].into_iter()), u64::MAX);
-        assert_eq!(common_divisor([0; 2].into_iter()), 1);
+        assert_eq!(divisor(&[1 << 63, 0]), 1 << 63);
+        assert_eq!(divisor(&[u64::MAX; 2]), u64::MAX);
+        assert_eq!(divisor(&[0; 2]), 1);
     }
 }
