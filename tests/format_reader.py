@@ -31,9 +31,17 @@ TAIL_MAGIC = HEAD_MAGIC[::-1]
 SYNC = bytes.fromhex("b16f0ce7529d38fa")
 START = re.compile(b"%b|%b|.{12}%b" % tuple(map(re.escape, (SYNC, HEAD_MAGIC, TAIL_MAGIC))), re.S)
 
-HEADER, DEVICE, ANCHOR, LOSS, BLOCK, FOOTER = range(1, 7)
+HEADER, DEVICE, ANCHOR, LOSS, BLOCK, FOOTER, NAMES = range(1, 8)
 HEAD, TRAILER = -1, -2  # what stands between records, beside their opcodes
-METADATA = {HEADER: "header", DEVICE: "device", ANCHOR: "anchor", LOSS: "loss", FOOTER: "footer"}
+METADATA = {
+    HEADER: "header",
+    DEVICE: "device",
+    ANCHOR: "anchor",
+    LOSS: "loss",
+    FOOTER: "footer",
+    NAMES: "names",
+}
+LATEST = dict.fromkeys(METADATA, 1) | {LOSS: 2, FOOTER: 2}
 LONGEST_PAYLOAD = dict.fromkeys(METADATA, 4 * MIB) | {BLOCK: 16 * MIB}
 
 FLAG_NAMES = "sync fua preflush meta readahead background nowait paging atomic secure"
@@ -127,10 +135,11 @@ def records(data: bytes, damage: Damage) -> Iterator[Record]:
 
 def decode_metadata(record: Record) -> dict[str, Any]:
     cursor = Cursor(record.payload)
-    if (version := cursor.uint(2)) != 1:
-        what = f"version {version} of a {METADATA[record.opcode]}, known is 1"
+    kind, latest = METADATA[record.opcode], LATEST[record.opcode]
+    if not 1 <= (version := cursor.uint(2)) <= latest:
+        what = f"version {version} of a {kind}, known is {latest}"
         raise (Refused if record.opcode == HEADER and version > 1 else Damaged)(what)
-    decoded: dict[str, Any] = cursor.metadata(METADATA[record.opcode])
+    decoded: dict[str, Any] = cursor.metadata(kind if version == 1 else f"{kind}_{version}")
     cursor.finish()
     return decoded
 
@@ -178,6 +187,7 @@ class Tape:
         self.names: dict[int, str] = {}
         self.numbers: dict[str, int] = {}  # by all that a device's record says but the index
         self.devices = 0
+        self.losses: list[dict[str, int | None]] = []
         for record in records(data, damage):
             try:
                 self.file(record)
@@ -239,6 +249,8 @@ class Tape:
             self.names[self.number(part, index, repr(decoded))] = decoded["name"]
         elif record.opcode == ANCHOR and not part.anchor and not part.blocks:
             part.anchor = decoded
+        elif record.opcode == LOSS:
+            self.losses.append(decoded)
         elif record.opcode == FOOTER:
             part.footer = decoded
             if (size := record.at - part.at) != decoded["tape_bytes"]:
@@ -348,7 +360,15 @@ def print_info(tape: Tape) -> None:
             requests[op] += totals["requests"]
             total[op] = min(total[op] + totals["bytes"], U64)
     by_op = {op: {"requests": requests[op], "bytes": total[op]} for op in requests}
-    info = {"id": f"{identity % (1 << 128):032x}", "requests": requests.total(), "by_op": by_op}
+    losses = [(loss["events"] or 0, loss.get("requests")) for loss in tape.losses]
+    lost_requests = [requests for _, requests in losses]
+    info = {
+        "id": f"{identity % (1 << 128):032x}",
+        "requests": requests.total(),
+        "by_op": by_op,
+        "lost_events": sum(events for events, _ in losses),
+        "lost_requests": None if None in lost_requests else sum(lost_requests),
+    }
     print(json.dumps(info))
 
 

@@ -331,6 +331,9 @@ fn requests_in_the_tape_and_lost_ones_are_those_of_fio_however_starved_the_recor
         .map(|loss| loss["events"].as_u64().unwrap())
         .sum();
     assert_eq!(told, of("lost_events"));
+    // The tape alone tells as much.
+    let in_tape = |name: &str| whole[name].as_u64().unwrap();
+    assert_eq!(in_tape("requests") + in_tape("lost_requests"), asked);
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn same(tape: &Path, status: i32, used: &mut Numbers) -> String {
         .expect(status)
         .json();
     let second = second_reader(&["--info"], tape).expect(status).json();
-    for part in ["id", "requests", "by_op"] {
+    for part in ["id", "requests", "by_op", "lost_events", "lost_requests"] {
         assert_eq!(first[part], second[part], "{part} of {}", tape.display());
     }
     let coverage = second_reader(&["--coverage"], tape).expect(status).stdout;

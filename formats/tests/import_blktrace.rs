@@ -359,6 +359,7 @@ fn a_completion_during_a_gap_proves_nothing() {
         from_ns: 0,
         to_ns: 800,
         events: 3,
+        requests: None,
         reason: LossReason::SequenceGap,
     };
     assert_eq!(imported.tape.losses(), [loss]);

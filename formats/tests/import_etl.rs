@@ -442,6 +442,7 @@ fn losses_are_in_the_tape() {
         from_ns: 0,
         to_ns: 500_000,
         events,
+        requests: None,
         reason,
     };
     let expected = [

@@ -26,6 +26,8 @@ pub struct Info {
     pub by_op: BTreeMap<&'static str, OpInfo>,
     pub devices: Vec<DeviceInfo>,
     pub lost_events: u64,
+    /// How many of them began a request; null when that is not known of all.
+    pub lost_requests: Option<u64>,
     pub unpaired: u64,
     pub unpaired_issues: u64,
     pub unpaired_completions: u64,
@@ -86,6 +88,7 @@ pub struct LossInfo {
     pub from_ns: u64,
     pub to_ns: u64,
     pub events: u64,
+    pub requests: Option<u64>,
     pub reason: String,
 }
 
@@ -126,6 +129,7 @@ impl Info {
             by_op: by_op(summary),
             devices: devices(tape.devices(), &summary.devices),
             lost_events: counters.lost_events,
+            lost_requests: lost_requests(tape.losses(), counters.lost_events),
             unpaired: counters.unpaired(),
             unpaired_issues: counters.unpaired_issues,
             unpaired_completions: counters.unpaired_completions,
@@ -185,6 +189,10 @@ impl Info {
         fact("transferred", units::bytes(self.bytes));
         fact("size", self.size());
         fact("lost events", units::count(self.lost_events));
+        let lost_requests = self
+            .lost_requests
+            .map_or("unknown".to_owned(), units::count);
+        fact("lost requests", lost_requests);
         fact("unpaired", units::count(self.unpaired));
         fact("ambiguous", units::count(self.ambiguous));
         fact("late", units::count(self.late));
@@ -248,6 +256,17 @@ pub fn transferred_bytes(summary: &Summary) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
+/// How many requests are missing, if each of the lost events stands in a loss that says so.
+fn lost_requests(losses: &[Loss], lost_events: u64) -> Option<u64> {
+    let told = losses.iter().map(|loss| loss.events);
+    if told.fold(0, u64::saturating_add) < lost_events {
+        return None;
+    }
+    losses
+        .iter()
+        .try_fold(0u64, |sum, loss| Some(sum.saturating_add(loss.requests?)))
+}
+
 fn by_op(summary: &Summary) -> BTreeMap<&'static str, OpInfo> {
     let present = Op::ALL
         .into_iter()
@@ -300,6 +319,7 @@ fn loss(loss: &Loss) -> LossInfo {
         from_ns: loss.from_ns,
         to_ns: loss.to_ns,
         events: loss.events,
+        requests: loss.requests,
         reason: loss.reason.to_string(),
     }
 }

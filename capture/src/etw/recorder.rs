@@ -235,6 +235,7 @@ impl<C: Control, D: Destination> UnderWay<'_, '_, C, D> {
                 from_ns,
                 to_ns,
                 events,
+                requests: None,
                 reason,
             })?;
         }
@@ -359,6 +360,7 @@ impl Intake {
                 from_ns: self.end_ns,
                 to_ns: self.end_ns,
                 events: 1,
+                requests: None,
                 reason: LossReason::Unknown,
             }),
         }

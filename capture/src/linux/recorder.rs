@@ -429,6 +429,7 @@ impl Intake {
             from_ns,
             to_ns,
             events: lost.events,
+            requests: lost.requests,
             reason: lost.reason,
         });
     }

@@ -267,6 +267,7 @@ fn losses_and_anchors_stay_within_bounds_too() {
             from_ns: number * 10,
             to_ns: number * 10 + 5,
             events: 3,
+            requests: None,
             reason: LossReason::RingFull,
         };
         segments.loss(loss).unwrap();

@@ -162,6 +162,7 @@ impl<'a, W: Write> Run<'a, W> {
                 from_ns: self.now_ns,
                 to_ns: self.now_ns,
                 events,
+                requests: None,
                 reason: LossReason::RingFull,
             })?;
             return Ok(());

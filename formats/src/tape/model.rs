@@ -164,6 +164,9 @@ pub struct Loss {
     pub to_ns: u64,
     /// How many.
     pub events: u64,
+    /// How many of them began a request (queue layer: queued it, device layer: issued it), so that
+    /// so many requests are missing from the tape; `None` when the source does not know.
+    pub requests: Option<u64>,
     /// Why.
     pub reason: LossReason,
 }

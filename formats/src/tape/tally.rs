@@ -281,6 +281,8 @@ impl Loss {
         self.from_ns = self.from_ns.min(next.from_ns);
         self.to_ns = self.to_ns.max(next.to_ns);
         self.events = self.events.saturating_add(next.events);
+        let both = self.requests.zip(next.requests);
+        self.requests = both.map(|(sum, more)| sum.saturating_add(more));
         if self.reason != next.reason {
             self.reason = LossReason::Unknown;
         }

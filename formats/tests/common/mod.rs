@@ -19,6 +19,7 @@ pub const LOSS: Loss = Loss {
     from_ns: 5,
     to_ns: 9,
     events: 11,
+    requests: None,
     reason: LossReason::RingFull,
 };
 

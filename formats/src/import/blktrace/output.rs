@@ -178,6 +178,7 @@ impl<W: Write> Output<W> {
             from_ns: gap.after_ns.saturating_sub(self.start_ns),
             to_ns: gap.before_ns.saturating_sub(self.start_ns),
             events: gap.records,
+            requests: None,
             reason: LossReason::SequenceGap,
         })?;
         Ok(())

@@ -143,6 +143,7 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
                 from_ns: 0,
                 to_ns: 0,
                 events,
+                requests: None,
                 reason,
             };
             self.output.lost(loss, from_ns, to_ns)?;

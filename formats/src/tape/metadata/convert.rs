@@ -1,12 +1,12 @@
 //! Between the values that the program works with and their stored form.
 
 use super::forms::{
-    AnchorV1, CountersV1, DeviceExtentV1, DeviceV1, FooterV1, HeaderV1, IndexEntryV1, LossV1,
-    NameV1, NamesV1, OpTotalsV1, SummaryV1,
+    AnchorV1, CountersV1, DeviceExtentV1, DeviceV1, FooterV1, FooterV2, HeaderV1, IndexEntryV1,
+    LossV1, LossV2, NameV1, NamesV1, OpTotalsV1, SummaryV1,
 };
-use super::{Footer, IndexEntry, Stored};
+use super::{Footer, IndexEntry, Stored, V2, fields, put_fields};
 use crate::request::{DeviceIndex, Op};
-use crate::tape::error::Corrupt;
+use crate::tape::error::{Corrupt, TapeError};
 use crate::tape::id::TapeId;
 use crate::tape::model::{
     Anchor, Clock, Counters, Device, DeviceExtent, ErrorCodes, Header, Layer, Loss, LossReason,
@@ -117,18 +117,14 @@ impl Stored for Anchor {
 impl Stored for Loss {
     type Form = LossV1;
     const NAME: &'static str = "loss";
+    const LATEST: u16 = V2;
 
     fn to_form(&self) -> LossV1 {
         LossV1 {
             from_ns: self.from_ns,
             to_ns: self.to_ns,
             events: self.events,
-            reason: match self.reason {
-                LossReason::Unknown => 0,
-                LossReason::RingFull => 1,
-                LossReason::Throttled => 2,
-                LossReason::SequenceGap => 3,
-            },
+            reason: reason_to_number(self.reason),
         }
     }
 
@@ -137,14 +133,61 @@ impl Stored for Loss {
             from_ns: form.from_ns,
             to_ns: form.to_ns,
             events: form.events,
-            reason: match form.reason {
-                1 => LossReason::RingFull,
-                2 => LossReason::Throttled,
-                3 => LossReason::SequenceGap,
-                // A reason of a later version: the count matters more.
-                _ => LossReason::Unknown,
-            },
+            requests: None,
+            reason: reason_from_number(form.reason),
         })
+    }
+
+    fn put_later(&self, max: u64, out: &mut Vec<u8>) -> Result<bool, TapeError> {
+        if self.requests.is_some() {
+            out.extend_from_slice(&V2.to_le_bytes());
+            put_fields(Self::NAME, &loss_to_v2(self), max, out)?;
+        }
+        Ok(self.requests.is_some())
+    }
+
+    fn get_later(version: u16, stored: &[u8]) -> Option<Result<Loss, Corrupt>> {
+        let loss = || fields(Self::NAME, stored).map(|form| loss_from_v2(&form));
+        (version == V2).then(loss)
+    }
+}
+
+fn loss_to_v2(loss: &Loss) -> LossV2 {
+    LossV2 {
+        from_ns: loss.from_ns,
+        to_ns: loss.to_ns,
+        events: loss.events,
+        reason: reason_to_number(loss.reason),
+        requests: loss.requests,
+    }
+}
+
+fn loss_from_v2(form: &LossV2) -> Loss {
+    Loss {
+        from_ns: form.from_ns,
+        to_ns: form.to_ns,
+        events: form.events,
+        requests: form.requests,
+        reason: reason_from_number(form.reason),
+    }
+}
+
+fn reason_to_number(reason: LossReason) -> u8 {
+    match reason {
+        LossReason::Unknown => 0,
+        LossReason::RingFull => 1,
+        LossReason::Throttled => 2,
+        LossReason::SequenceGap => 3,
+    }
+}
+
+fn reason_from_number(number: u8) -> LossReason {
+    match number {
+        1 => LossReason::RingFull,
+        2 => LossReason::Throttled,
+        3 => LossReason::SequenceGap,
+        // A reason of a later version: the count matters more.
+        _ => LossReason::Unknown,
     }
 }
 
@@ -330,6 +373,7 @@ impl Stored for IndexEntry {
 impl Stored for Footer {
     type Form = FooterV1;
     const NAME: &'static str = "footer";
+    const LATEST: u16 = V2;
 
     fn to_form(&self) -> FooterV1 {
         FooterV1 {
@@ -346,22 +390,46 @@ impl Stored for Footer {
         Ok(Footer {
             tape_bytes: form.tape_bytes,
             summary: Summary::from_form(form.summary)?,
-            anchors: form
-                .anchors
-                .into_iter()
-                .map(Anchor::from_form)
-                .collect::<Result<_, _>>()?,
-            losses: form
-                .losses
-                .into_iter()
-                .map(Loss::from_form)
-                .collect::<Result<_, _>>()?,
+            anchors: all_from_forms(form.anchors)?,
+            losses: all_from_forms(form.losses)?,
             blocks: form.blocks,
-            index: form
-                .index
-                .into_iter()
-                .map(IndexEntry::from_form)
-                .collect::<Result<_, _>>()?,
+            index: all_from_forms(form.index)?,
         })
     }
+
+    fn put_later(&self, max: u64, out: &mut Vec<u8>) -> Result<bool, TapeError> {
+        if self.losses.iter().all(|loss| loss.requests.is_none()) {
+            return Ok(false);
+        }
+        let form = FooterV2 {
+            tape_bytes: self.tape_bytes,
+            summary: self.summary.to_form(),
+            anchors: self.anchors.iter().map(Stored::to_form).collect(),
+            losses: self.losses.iter().map(loss_to_v2).collect(),
+            blocks: self.blocks,
+            index: self.index.iter().map(Stored::to_form).collect(),
+        };
+        out.extend_from_slice(&V2.to_le_bytes());
+        put_fields(Self::NAME, &form, max, out)?;
+        Ok(true)
+    }
+
+    fn get_later(version: u16, stored: &[u8]) -> Option<Result<Footer, Corrupt>> {
+        let footer = || {
+            let form: FooterV2 = fields(Self::NAME, stored)?;
+            Ok(Footer {
+                tape_bytes: form.tape_bytes,
+                summary: Summary::from_form(form.summary)?,
+                anchors: all_from_forms(form.anchors)?,
+                losses: form.losses.iter().map(loss_from_v2).collect(),
+                blocks: form.blocks,
+                index: all_from_forms(form.index)?,
+            })
+        };
+        (version == V2).then(footer)
+    }
+}
+
+fn all_from_forms<T: Stored>(forms: Vec<T::Form>) -> Result<Vec<T>, Corrupt> {
+    forms.into_iter().map(T::from_form).collect()
 }

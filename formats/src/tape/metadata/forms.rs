@@ -50,6 +50,16 @@ pub struct LossV1 {
     pub reason: u8,
 }
 
+/// `Loss` as stored, with the requests that it took.
+#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
+pub struct LossV2 {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub events: u64,
+    pub reason: u8,
+    pub requests: Option<u64>,
+}
+
 /// `OpTotals` of one operation as stored.
 #[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
 pub struct OpTotalsV1 {
@@ -148,6 +158,17 @@ pub struct FooterV1 {
     pub summary: SummaryV1,
     pub anchors: Vec<AnchorV1>,
     pub losses: Vec<LossV1>,
+    pub blocks: u64,
+    pub index: Vec<IndexEntryV1>,
+}
+
+/// The footer as stored, with losses of version 2.
+#[derive(Clone, Debug, PartialEq, SchemaRead, SchemaWrite)]
+pub struct FooterV2 {
+    pub tape_bytes: u64,
+    pub summary: SummaryV1,
+    pub anchors: Vec<AnchorV1>,
+    pub losses: Vec<LossV2>,
     pub blocks: u64,
     pub index: Vec<IndexEntryV1>,
 }

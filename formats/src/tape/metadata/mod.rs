@@ -16,6 +16,8 @@ use super::wire::{FIELDS_AT, MAX_METADATA_BYTES, VERSION_AT, read_u16};
 
 /// Version of every struct that ends in `V1`.
 const V1: u16 = 1;
+/// Version of every struct that ends in `V2`.
+const V2: u16 = 2;
 
 /// A list may ask for this much memory before its elements have been seen.
 const PREALLOCATION_BYTES: usize = MAX_METADATA_BYTES as usize;
@@ -57,28 +59,41 @@ pub struct Footer {
 }
 
 /// A metadata value with a stored form.
+///
+/// Its first version is written wherever that holds all that the value has, so that programs of
+/// before a later version can read as much as ever.
 pub trait Stored: Sized {
-    /// The stored form of this version of the program.
+    /// The stored form of version 1.
     type Form: for<'de> SchemaRead<'de, Encoding, Dst = Self::Form>
         + SchemaWrite<Encoding, Src = Self::Form>;
     /// Name of the record, for messages.
     const NAME: &'static str;
+    /// The latest version.
+    const LATEST: u16 = V1;
 
-    /// The stored form of the value.
+    /// The stored form of the value, in version 1.
     fn to_form(&self) -> Self::Form;
     /// The value of a stored form, if its numbers are assigned.
     fn from_form(form: Self::Form) -> Result<Self, Corrupt>;
+    /// Appends version and fields, of at most `max` bytes, if the value has more than version 1
+    /// holds; `false` otherwise.
+    fn put_later(&self, _max: u64, _out: &mut Vec<u8>) -> Result<bool, TapeError> {
+        Ok(false)
+    }
+    /// The value in the fields of a version above 1, if there is such a version.
+    fn get_later(_version: u16, _fields: &[u8]) -> Option<Result<Self, Corrupt>> {
+        None
+    }
 }
 
 /// Appends the version and the fields of a value.
 pub fn put<T: Stored>(value: &T, out: &mut Vec<u8>) -> Result<(), TapeError> {
+    let max = MAX_METADATA_BYTES - FIELDS_AT as u64;
+    if value.put_later(max, out)? {
+        return Ok(());
+    }
     out.extend_from_slice(&V1.to_le_bytes());
-    put_fields(
-        T::NAME,
-        &value.to_form(),
-        MAX_METADATA_BYTES - FIELDS_AT as u64,
-        out,
-    )
+    put_fields(T::NAME, &value.to_form(), max, out)
 }
 
 /// The value in a payload.
@@ -87,14 +102,16 @@ pub fn get<T: Stored>(payload: &[u8]) -> Result<T, Corrupt> {
         what: T::NAME,
         bytes: payload.len(),
     })?;
-    if version != V1 {
-        return Err(Corrupt::Version {
-            what: T::NAME,
-            found: version,
-            known: V1,
-        });
+    let stored = &payload[FIELDS_AT..];
+    if version == V1 {
+        return T::from_form(fields(T::NAME, stored)?);
     }
-    T::from_form(fields(T::NAME, &payload[FIELDS_AT..])?)
+    let unknown = Corrupt::Version {
+        what: T::NAME,
+        found: version,
+        known: T::LATEST,
+    };
+    T::get_later(version, stored).unwrap_or(Err(unknown))
 }
 
 /// Appends a struct without a version, of at most `max` bytes.

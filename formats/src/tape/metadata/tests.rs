@@ -20,6 +20,8 @@ const DEVICE_V1: &str = "0100030003000000000000007364620001000000000001000001000
      00006d6430";
 const ANCHOR_V1: &str = "01000807060504030201feffffffffffffff";
 const LOSS_V1: &str = "0100050000000000000009000000000000000b0000000000000001";
+const LOSS_V2: &str = "0200050000000000000009000000000000000b00000000000000\
+     01010400000000000000";
 const NAMES_V1: &str = "0100020000000000000000070000000000000001000000000000002f010f00000000\
      0000000200000000000000433a";
 const FOOTER_V1: &str = "0100341200000000000003000000000000000a000000000000001e0000000000\
@@ -148,6 +150,7 @@ fn loss_v1() {
         from_ns: 5,
         to_ns: 9,
         events: 11,
+        requests: None,
         reason,
     };
     assert_golden(&loss(LossReason::RingFull), LOSS_V1);
@@ -164,6 +167,29 @@ fn loss_v1() {
             ),
         );
     }
+}
+
+/// With how many requests it took: else version 1 is written.
+#[test]
+fn loss_v2() {
+    let loss = |requests| Loss {
+        from_ns: 5,
+        to_ns: 9,
+        events: 11,
+        requests,
+        reason: LossReason::RingFull,
+    };
+    assert_golden(&loss(Some(4)), LOSS_V2);
+    let unknown = LOSS_V2.replace("010400000000000000", "00");
+    assert_eq!(get::<Loss>(&bytes(&unknown)).unwrap(), loss(None));
+    assert_eq!(
+        get::<Loss>(&bytes(&LOSS_V2.replacen("02", "03", 1))),
+        Err(Corrupt::Version {
+            what: "loss",
+            found: 3,
+            known: 2
+        })
+    );
 }
 
 #[test]
@@ -183,9 +209,8 @@ fn names_v1() {
     assert_eq!(get::<Vec<Name>>(&bytes(&later)).unwrap(), names[1..]);
 }
 
-#[test]
-fn footer_v1() {
-    let footer = Footer {
+fn footer(requests: Option<u64>) -> Footer {
+    Footer {
         tape_bytes: 0x1234,
         summary: summary(),
         anchors: vec![Anchor {
@@ -196,6 +221,7 @@ fn footer_v1() {
             from_ns: 5,
             to_ns: 9,
             events: 11,
+            requests,
             reason: LossReason::SequenceGap,
         }],
         blocks: 2,
@@ -206,8 +232,22 @@ fn footer_v1() {
             first_ns: 10,
             last_ns: 30,
         }],
-    };
-    assert_golden(&footer, FOOTER_V1);
+    }
+}
+
+#[test]
+fn footer_v1() {
+    assert_golden(&footer(None), FOOTER_V1);
+}
+
+#[test]
+fn footer_v2() {
+    let (known, more) = ("0b0000000000000003", "010900000000000000");
+    let golden =
+        FOOTER_V1
+            .replacen("0100", "0200", 1)
+            .replacen(known, &format!("{known}{more}"), 1);
+    assert_golden(&footer(Some(9)), &golden);
 }
 
 #[test]
