@@ -1,7 +1,7 @@
 //! The files that a recording writes: one tape, or numbered segments.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,9 @@ use crate::{CaptureError, Destination};
 /// Segments of `mail.iotape` are `mail.0001.iotape`, `mail.0002.iotape` and so on. Where there are
 /// such files already, numbers go on behind the highest: nothing is replaced, and only segments of
 /// this recording are ever removed.
+///
+/// A tape is a regular file: a torn record is cut off, and what was written is read again. Each is locked
+/// while it is written, so that no other recorder replaces it meanwhile.
 ///
 /// All are readable by their owner only. Each record's writeback is begun at once, by the thread that
 /// wrote it: the recorder holds no more dirty pages than one record, and can tell its own requests.
@@ -34,7 +37,7 @@ impl TapeFiles {
     /// Makes the first file. An existing one is refused unless `replace`.
     ///
     /// # Errors
-    /// When it exists or cannot be made.
+    /// When it exists, is no regular file, is written by another recorder, or cannot be made.
     pub fn create(name: &Path, segments: bool, replace: bool) -> Result<TapeFiles, CaptureError> {
         let failed = |source| CaptureError::TapeFile {
             path: name.to_owned(),
@@ -112,10 +115,7 @@ impl Destination for TapeFiles {
 
     fn end(&mut self, bytes: u64) -> io::Result<()> {
         match &self.current {
-            // Not for pipes and devices.
-            Some(file) if file.metadata()?.is_file() && file.metadata()?.len() > bytes => {
-                file.set_len(bytes)
-            }
+            Some(file) if file.metadata()?.len() > bytes => file.set_len(bytes),
             _ => Ok(()),
         }
     }
@@ -155,7 +155,7 @@ impl Write for TapeFile {
 
     fn flush(&mut self) -> io::Result<()> {
         if self.written > self.begun {
-            // What cannot be done for a pipe or device is done by the kernel in its own time.
+            // What cannot be done here is done by the kernel in its own time.
             let _ = begin_writeback(&self.file, self.begun, self.written - self.begun);
             self.begun = self.written;
         }
@@ -167,12 +167,41 @@ fn open(path: &Path, replace: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     keep_private(&mut options);
-    if replace {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
+    if !replace {
+        return lock(options.create_new(true).open(path)?);
     }
-    options.open(path)
+    // Before it is opened: opening alone makes some devices act.
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => return Err(no_file()),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let file = lock(options.create(true).truncate(false).open(path)?)?;
+    if !file.metadata()?.is_file() {
+        return Err(no_file());
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
+/// Keeps other recorders away until the file is closed.
+fn lock(file: File) -> io::Result<File> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::Error::new(
+            ErrorKind::ResourceBusy,
+            "another recorder is writing it; name another file",
+        )),
+        // Some file systems have no locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+fn no_file() -> io::Error {
+    io::Error::new(
+        ErrorKind::InvalidInput,
+        "not a regular file: a tape goes into a file, which `iotape export` and others then read",
+    )
 }
 
 /// `mail.iotape` and 7 give `mail.0007.iotape`.
@@ -271,5 +300,27 @@ mod tests {
         assert_eq!(fs::read(&name).unwrap(), b"old");
         TapeFiles::create(&name, false, true).unwrap();
         assert_eq!(fs::read(&name).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_tape_that_is_being_written_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("mail.iotape");
+        let mut files = TapeFiles::create(&name, false, false).unwrap();
+        files.begin().unwrap().write_all(b"first").unwrap();
+        let refused = TapeFiles::create(&name, false, true).unwrap_err();
+        assert!(
+            refused.to_string().contains("another recorder"),
+            "{refused}"
+        );
+        assert_eq!(fs::read(&name).unwrap(), b"first");
+        drop(files);
+        TapeFiles::create(&name, false, true).unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"");
+        let refused = TapeFiles::create(folder.path(), false, true).unwrap_err();
+        assert!(
+            refused.to_string().contains("not a regular file"),
+            "{refused}"
+        );
     }
 }
