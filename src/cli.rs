@@ -33,6 +33,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Record(RecordArgs),
+    Top(TopArgs),
     Info(InfoArgs),
     Export(ExportArgs),
     Import(ImportArgs),
@@ -53,28 +54,16 @@ pub enum Command {
     "  sudo iotape record /dev/sda -o mail.iotape --for 30m\n",
     "  sudo iotape record sda nvme0n1 -o both.iotape --layer queue\n",
     "  sudo iotape record sda -o mail.iotape --rotate 100MiB --keep 20\n",
-    "                                 (mail.0001.iotape, mail.0002.iotape and so on)\n\n",
+    "                                 (mail.0001.iotape, mail.0002.iotape and so on)\n",
+    "  sudo iotape record sda -o mail.iotape --live\n\n",
     EXIT_STATUS
 ]))]
 pub struct RecordArgs {
-    /// Devices to record: /dev/sda or just sda; on Windows 0 or C:.
-    #[arg(required = true, value_name = "DEVICE")]
-    pub devices: Vec<PathBuf>,
-    /// The tape to write; must not exist yet.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// The tape to write: a file that does not exist yet.
     #[arg(short, long, value_name = "TAPE")]
     pub output: PathBuf,
-    /// Stop after this long, such as 90s, 30m or 8h.
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
-    pub duration: Option<Duration>,
-    /// Where to watch: as submitted (queue) or as the driver gets it (device).
-    /// By default the device layer where a device has a request queue.
-    #[arg(long, value_enum)]
-    pub layer: Option<LayerArg>,
-    /// How events come from the kernel; `iotape doctor` says what works here. Windows has one way.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub backend: BackendArg,
-    #[arg(long, value_name = "SIZE", value_parser = size, help = RING_HELP.as_str())]
-    pub ring: Option<u64>,
     /// End the recording before the tape, or all its segments, exceed this.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_bytes: Option<u64>,
@@ -93,20 +82,72 @@ pub struct RecordArgs {
     /// End the recording as soon as events are lost.
     #[arg(long)]
     pub fail_on_loss: bool,
-    /// As whom to go on once everything is armed: by default who called sudo, else nobody; root keeps
-    /// all rights.
-    #[arg(long, value_name = "NAME")]
-    pub user: Option<String>,
     /// Leave the host's name out of the tape.
     #[arg(long)]
     pub hide_host: bool,
     /// Replace an existing tape.
     #[arg(long)]
     pub force: bool,
+    /// Show what goes on: a screen on a terminal, else a line each interval.
+    #[arg(long, conflicts_with = "quiet")]
+    pub live: bool,
+    /// How often the live view shows new figures; from 100ms to 1h.
+    #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1s",
+        requires = "live")]
+    pub interval: Duration,
     /// No progress line.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print what was recorded as JSON.
+    /// Print what was recorded as JSON. With --live a JSON object a line: one each interval, and one
+    /// at the end (docs/capture.md).
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where requests come from.
+#[derive(Debug, Args)]
+pub struct SourceArgs {
+    /// Devices: /dev/sda or just sda; on Windows 0 or C:.
+    #[arg(required = true, value_name = "DEVICE")]
+    pub devices: Vec<PathBuf>,
+    /// Stop after this long, such as 90s, 30m or 8h.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Where to watch: as submitted (queue) or as the driver gets it (device).
+    /// By default the device layer where a device has a request queue.
+    #[arg(long, value_enum)]
+    pub layer: Option<LayerArg>,
+    /// How events come from the kernel; `iotape doctor` says what works here. Windows has one way.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub backend: BackendArg,
+    #[arg(long, value_name = "SIZE", value_parser = size, help = RING_HELP.as_str())]
+    pub ring: Option<u64>,
+    /// As whom to go on once everything is armed: by default who called sudo, else nobody; root keeps
+    /// all rights.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+}
+
+/// Show the block I/O of devices as it happens, without writing a tape.
+///
+/// The view of `record --live`: throughput, operations, depth, latency, losses and the processes that
+/// move the most bytes. A screen on a terminal, else a line each interval. Ends at Ctrl-C, SIGTERM or
+/// after --for.
+#[derive(Debug, Args)]
+#[command(after_help = joined(&[
+    "Examples:\n",
+    "  sudo iotape top sda nvme0n1\n",
+    "  sudo iotape top sda --for 10s --interval 500ms | cat\n",
+    "  sudo iotape top sda --json | jq .iops\n\n",
+    EXIT_STATUS
+]))]
+pub struct TopArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// How often new figures are shown; from 100ms to 1h.
+    #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1s")]
+    pub interval: Duration,
+    /// Print a JSON object a line: one each interval, and one at the end (docs/capture.md).
     #[arg(long)]
     pub json: bool,
 }
@@ -582,6 +623,16 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Bound on durations, far from every overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 86_400);
 
+/// Reads how often a view changes.
+fn interval(text: &str) -> Result<Duration, String> {
+    const FROM: Duration = Duration::from_millis(100);
+    const TO: Duration = Duration::from_secs(3600);
+    match duration(text)? {
+        interval if (FROM..=TO).contains(&interval) => Ok(interval),
+        _ => Err("must be from 100ms to 1h".to_owned()),
+    }
+}
+
 static RING_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Memory per processor for events that wait to be read, such as 8MiB; a power of two; not on \
@@ -710,6 +761,15 @@ mod tests {
             "1.2.3s",
         ] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_neither_too_short_nor_too_long() {
+        assert_eq!(interval("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(interval("1h"), Ok(Duration::from_secs(3600)));
+        for wrong in ["99ms", "2h", "1", ""] {
+            assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
 

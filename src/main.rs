@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod exit;
 mod files;
+mod live;
 mod render;
 mod signals;
 
@@ -19,6 +20,7 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Record(args) => commands::record::run(&args),
+        Command::Top(args) => commands::top::run(&args),
         Command::Info(args) => commands::info::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Import(args) => commands::import::run(&args),

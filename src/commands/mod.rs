@@ -8,7 +8,9 @@ pub mod export;
 pub mod import;
 pub mod info;
 pub mod record;
+mod recording;
 pub mod replay;
+pub mod top;
 
 use std::io::{ErrorKind, Write};
 
@@ -28,6 +30,11 @@ fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints a value as JSON on one line.
+fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    print(&(serde_json::to_string(value).map_err(Failure::new)? + "\n"))
 }
 
 /// Prints a value as indented JSON.

@@ -1,25 +1,34 @@
 //! `iotape record`: the block I/O of devices into a tape.
 
 use std::io::{BufReader, Seek};
+use std::sync::atomic::AtomicBool;
 
 use iotape_capture::{
-    Bounds, Destination, Ended, Options, Progress, Report, Session, TapeFiles, User, Warning,
+    Bounds, Destination, Ended, Options, Progress, Report, Session, TapeFiles, User,
 };
-use iotape_formats::tape::{Layer, TapeReader};
+use iotape_formats::tape::TapeReader;
 use serde::Serialize;
 
-use crate::cli::{BackendArg, RecordArgs};
+use crate::cli::RecordArgs;
 use crate::commands::info::Info;
-use crate::commands::{print, print_json};
+use crate::commands::recording::{End, is_lossy, source_options, warn_of_unpaired};
+use crate::commands::{print, print_json, print_json_line};
 use crate::exit::{Failure, Outcome, warn};
+use crate::live::{Form, View, Watched};
 use crate::render::progress::ProgressLine;
 use crate::render::units;
-use crate::signals;
+use crate::signals::Signals;
 
 pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
-    refuse_on_windows(args)?;
-    let stop = signals::stop_flag()?;
-    let user = User::choose(args.user.as_deref()).map_err(Failure::usage)?;
+    if args.output.as_os_str() == "-" {
+        return Err(Failure::usage(
+            "-o -: a tape cannot go to standard output, since its end is written last and read first: \
+             name a file",
+        ));
+    }
+    let form = args.live.then(|| Form::choose(args.json));
+    let signals = Signals::catch(form == Some(Form::Screen))?;
+    let user = User::choose(args.source.user.as_deref()).map_err(Failure::usage)?;
     // The tape is made only once the kernel lets us record, and events wait in its rings meanwhile.
     let session = Session::start(&options(args)?).map_err(Failure::new)?;
     let segmented = args.rotate.is_some();
@@ -37,13 +46,12 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     for warning in &known {
         warn(warning);
     }
-    let mut line = ProgressLine::new(args.quiet);
-    let mut show = |progress: &Progress| line.show(&progress_text(progress));
-    let report = session
-        .run(&mut files, &stop, &mut show)
-        .map_err(|error| Failure::at(args.output.display(), error))?;
-    line.clear();
-
+    // From here on threads may be started.
+    signals.guard_screen()?;
+    let report = match form {
+        Some(form) => run_live(args, session, &mut files, signals.stop(), form)?,
+        None => run_quietly(args, session, &mut files, signals.stop())?,
+    };
     for warning in report
         .warnings
         .iter()
@@ -51,39 +59,53 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     {
         warn(warning);
     }
-    warn_of_unpaired(&report, args.backend);
+    warn_of_unpaired(&report, args.source.backend);
     warn_of_early_end(&report);
     show_report(args, &report, &files)?;
-    let unseen = |warning: &Warning| matches!(warning, Warning::ProcessorAdded { .. });
-    let lossy = report.summary.counters.lost_events > 0 || report.warnings.iter().any(unseen);
-    Ok(Outcome::flawed_if(lossy || report.ended == Ended::LowSpace))
+    Ok(Outcome::flawed_if(
+        is_lossy(&report) || report.ended == Ended::LowSpace,
+    ))
 }
 
-/// What only another system's recorder can honour.
-fn refuse_on_windows(args: &RecordArgs) -> Result<(), Failure> {
-    let refused = match args.backend {
-        _ if !cfg!(windows) => return Ok(()),
-        BackendArg::Perf => "--backend perf",
-        BackendArg::Ftrace => "--backend ftrace",
-        BackendArg::Auto if args.ring.is_some() => "--ring",
-        BackendArg::Auto => return Ok(()),
+fn run_quietly(
+    args: &RecordArgs,
+    session: Session,
+    files: &mut TapeFiles,
+    stop: &AtomicBool,
+) -> Result<Report, Failure> {
+    let mut line = ProgressLine::new(args.quiet);
+    let mut show = |progress: &Progress| line.show(&progress_text(progress));
+    session
+        .run(files, stop, &mut show)
+        .map_err(|error| Failure::at(args.output.display(), error))
+}
+
+fn run_live(
+    args: &RecordArgs,
+    session: Session,
+    files: &mut TapeFiles,
+    stop: &AtomicBool,
+    form: Form,
+) -> Result<Report, Failure> {
+    let watched = Watched {
+        title: format!("iotape record -o {}", args.output.display()),
+        devices: session.devices(),
+        interval: args.interval,
+        tape: true,
     };
-    Err(Failure::usage(format_args!(
-        "{refused} is of Linux; on Windows events come from an event session of the kernel's, whose \
-         buffers have a size of their own; leave it out"
-    )))
+    let mut view = View::start(watched, form, None)
+        .map_err(|error| Failure::at("cannot start the live view", error))?;
+    let report = session.run(files, stop, view.observer());
+    // A view that broke is no reason to call the recording failed.
+    if let Err(failure) = view.finish(report.as_ref().ok()) {
+        warn(failure);
+    }
+    report.map_err(|error| Failure::at(args.output.display(), error))
 }
 
 fn options(args: &RecordArgs) -> Result<Options, Failure> {
-    let ring_bytes = args.ring.map(usize::try_from).transpose();
     Ok(Options {
-        backend: args.backend.into(),
-        layer: args.layer.map(Layer::from),
-        ring_bytes: ring_bytes
-            .map_err(Failure::usage)?
-            .unwrap_or(Options::DEFAULT_RING_BYTES),
         hide_host: args.hide_host,
-        duration: args.duration,
         bounds: Bounds {
             max_bytes: args.max_bytes,
             rotate: args.rotate,
@@ -92,7 +114,7 @@ fn options(args: &RecordArgs) -> Result<Options, Failure> {
         },
         fail_on_loss: args.fail_on_loss,
         tape_path: Some(args.output.clone()),
-        ..Options::new(args.devices.clone())
+        ..source_options(&args.source)?
     })
 }
 
@@ -106,27 +128,6 @@ fn warn_of_early_end(report: &Report) {
             "the recording ended after {}: {}",
             units::span(report.elapsed),
             report.ended
-        ));
-    }
-}
-
-/// A few requests without completion are those in flight at the end. More of them say that the
-/// kernel dropped events without counting them (docs/capture.md, "What it cannot know").
-fn warn_of_unpaired(report: &Report, backend: BackendArg) {
-    let (unpaired, requests) = (
-        report.summary.counters.unpaired_issues,
-        report.summary.requests,
-    );
-    if unpaired > 64 && unpaired > requests / 100 {
-        let remedy = match backend {
-            BackendArg::Auto | BackendArg::Perf => "; --backend ftrace may see them",
-            BackendArg::Ftrace => "",
-        };
-        warn(format_args!(
-            "{} of {} requests have no completion: the kernel dropped events that it did not \
-             count; these requests are kept without latency{remedy}",
-            units::count(unpaired),
-            units::count(requests)
         ));
     }
 }
@@ -147,6 +148,9 @@ struct Segmented {
 }
 
 fn show_report(args: &RecordArgs, report: &Report, files: &TapeFiles) -> Result<(), Failure> {
+    if args.json && args.live {
+        return print_json_line(&End::of(report, true));
+    }
     if args.json {
         return show_json(args, report, files);
     }

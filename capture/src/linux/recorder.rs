@@ -277,7 +277,8 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
 
     fn tell(&mut self, now_ns: u64, interval_ns: u64, observer: &mut dyn Observer) {
         let since_ns = now_ns.saturating_sub(self.told_ns);
-        if since_ns < interval_ns {
+        // What comes after the end belongs to it.
+        if since_ns < interval_ns || self.ending.is_some() {
             return;
         }
         // In step with the start, however late this time is.
