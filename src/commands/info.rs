@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use iotape_formats::Op;
-use iotape_formats::tape::{Device, DeviceExtent, ErrorCodes, Header, Loss, Summary};
+use iotape_formats::tape::{Anchor, Device, DeviceExtent, ErrorCodes, Header, Loss, Summary};
 use serde::Serialize;
 
 use crate::cli::InfoArgs;
@@ -43,6 +43,8 @@ pub struct Info {
     pub skipped_bytes: u64,
     pub tape_bytes: u64,
     pub started_unix_ns: Option<i64>,
+    /// Steps of the wall clock while it was recorded; the tape's times do not have them.
+    pub wall_clock_steps: Vec<WallClockStep>,
     pub tool: String,
     pub host: Option<String>,
     pub os: Option<String>,
@@ -90,6 +92,15 @@ pub struct LossInfo {
     pub events: u64,
     pub requests: Option<u64>,
     pub reason: String,
+}
+
+/// The wall clock was set, somewhere between two times of the tape.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct WallClockStep {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// By how much; negative is back.
+    pub step_ns: i64,
 }
 
 pub fn run(args: &InfoArgs) -> Result<Outcome, Failure> {
@@ -144,6 +155,7 @@ impl Info {
             skipped_bytes: damage.skipped_bytes,
             tape_bytes,
             started_unix_ns: tape.anchors().first().map(|anchor| anchor.wall_ns),
+            wall_clock_steps: wall_clock_steps(tape.anchors()),
             tool: header.tool.clone(),
             host: header.host.clone(),
             os: header.os.clone(),
@@ -185,6 +197,9 @@ impl Info {
             "duration",
             units::span(Duration::from_nanos(self.duration_ns)),
         );
+        for step in &self.wall_clock_steps {
+            fact("wall clock", step.to_string());
+        }
         fact("requests", units::count(self.requests));
         fact("transferred", units::bytes(self.bytes));
         fact("size", self.size());
@@ -245,6 +260,37 @@ impl Info {
             ]);
         }
         table
+    }
+}
+
+/// Where the wall clock went another way than the tape's: by more than a tenth of a second, and by more
+/// than a clock that is slewed (0.05 %) or runs badly.
+fn wall_clock_steps(anchors: &[Anchor]) -> Vec<WallClockStep> {
+    const LEAST_NS: i128 = 100_000_000;
+    let step = |pair: &[Anchor]| {
+        let (before, after) = (pair.first()?, pair.last()?);
+        let time_ns = i128::from(after.time_ns) - i128::from(before.time_ns);
+        let wall_ns = i128::from(after.wall_ns) - i128::from(before.wall_ns);
+        let step_ns = wall_ns - time_ns;
+        (step_ns.abs() > LEAST_NS + time_ns.abs() / 1000).then_some(WallClockStep {
+            from_ns: before.time_ns,
+            to_ns: after.time_ns,
+            step_ns: i64::try_from(step_ns).unwrap_or(i64::MAX),
+        })
+    };
+    anchors.windows(2).filter_map(step).collect()
+}
+
+impl std::fmt::Display for WallClockStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "set {} by {} between {} and {}",
+            if self.step_ns < 0 { "back" } else { "forward" },
+            units::span(Duration::from_nanos(self.step_ns.unsigned_abs())),
+            units::span(Duration::from_nanos(self.from_ns)),
+            units::span(Duration::from_nanos(self.to_ns)),
+        )
     }
 }
 
@@ -321,5 +367,34 @@ fn loss(loss: &Loss) -> LossInfo {
         events: loss.events,
         requests: loss.requests,
         reason: loss.reason.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_is_told_from_one_that_drifts() {
+        const SECOND: i64 = 1_000_000_000;
+        let anchors = |walls_s: &[i64]| -> Vec<Anchor> {
+            let anchor = |(index, wall_s): (u64, &i64)| Anchor {
+                time_ns: index * 10 * SECOND as u64,
+                wall_ns: wall_s * SECOND + index as i64 * 5_000_000,
+            };
+            (0..).zip(walls_s).map(anchor).collect()
+        };
+        assert_eq!(wall_clock_steps(&anchors(&[100, 110, 120])), []);
+        let steps = wall_clock_steps(&anchors(&[100, 3710, 3720, 130]));
+        let found: Vec<_> = steps
+            .iter()
+            .map(|step| (step.from_ns / 1_000_000_000, step.step_ns / SECOND))
+            .collect();
+        assert_eq!(found, [(0, 3600), (20, -3599)]);
+        assert_eq!(
+            steps[0].to_string(),
+            "set forward by 1 h 00 m between 0 ns and 10.0 s"
+        );
+        assert_eq!(wall_clock_steps(&[]), []);
     }
 }

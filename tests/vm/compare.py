@@ -118,10 +118,34 @@ def stacks():
     check("its offsets", [int(row["offset_bytes"]) // 4096 for row in partition], [7, 8, 9, 10, 11])
 
 
+def clocks():
+    for name, step in (("forward", 3600), ("back", -3600)):
+        segments = sorted(FOLDER.glob(f"{name}.0*.iotape"))
+        joined = FOLDER / f"{name}.iotape"
+        subprocess.run([PROGRAM, "edit", *segments, "-o", joined], check=True, capture_output=True)
+        rows, info = rows_of(joined.name), info_of(joined.name)
+        check(f"clock set {name}: several segments", len(segments) > 1, True)
+        check(f"clock set {name}: writes, lost", (totals(rows)["write"][0], info["lost_events"]), (40, 0))
+        times = [int(row["time_ns"]) for row in rows if row["op"] == "write"]
+        check(f"clock set {name}: times go on", times == sorted(times), True)
+        # Twenty writes, five seconds, twenty writes.
+        pause = (times[20] - times[19]) / 1e9
+        check(f"clock set {name}: a pause of 5 s, {pause:.2f} s", 5 <= pause < 10, True)
+        check(f"clock set {name}: in all less than a minute", times[-1] - times[0] < 60 * 10**9, True)
+        for tape in (joined, segments[-1]):
+            steps = [found["step_ns"] / 1e9 for found in info_of(tape.name)["wall_clock_steps"]]
+            # `date` knows whole seconds.
+            good = len(steps) == 1 and abs(steps[0] - step) <= 2
+            check(f"clock set {name}: {tape.name} tells {steps}", good, True)
+        began = int((FOLDER / f"{name}.began").read_text())
+        check(f"clock set {name}: the first wall time is kept", abs(info["started_unix_ns"] / 1e9 - began) < 15, True)
+
+
 def main():
     for backend in ("perf", "ftrace"):
         beside_blktrace(backend)
     stacks()
+    clocks()
     for backend in ("perf", "ftrace"):
         info = info_of(f"unplugged-{backend}.iotape")
         run = json.loads((FOLDER / f"unplugged-{backend}.json").read_text())["runs"][0]
