@@ -130,6 +130,8 @@ fn the_newest_segments_are_kept_and_earlier_recordings_stay() {
     .unwrap();
     let device = LoopDevice::new(DEVICE_BYTES);
     let options = [
+        "--layer",
+        "queue",
         "--max-bytes",
         "512KiB",
         "--rotate",
@@ -140,10 +142,12 @@ fn the_newest_segments_are_kept_and_earlier_recordings_stay() {
         "64KiB",
     ];
     let recorder = start_segmented(device.name(), folder.path(), &options);
-    requests_of(&mut fio(device.name(), &["--runtime=2"]));
+    let asked = requests_of(&mut fio(device.name(), &["--runtime=2"]));
     let ended = recorder.stop();
     assert!(matches!(ended.status, 0 | 3), "{}", ended.stderr);
     let report = ended.json();
+    let of = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(of("requests") + of("lost_requests"), asked);
     let segments = segments_in(folder.path());
     assert_eq!(segments.len(), 1 + 4, "{segments:?}");
     assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
 
 use iotape_formats::Request;
 use iotape_formats::edit::{Edit, Merged, ProcessFilter};
@@ -10,7 +11,7 @@ use iotape_formats::tape::{Anchor, Counters, DeviceExtent, Level, Loss, Summary,
 use crate::cli::EditArgs;
 use crate::commands::check::warn_of_damage;
 use crate::commands::print;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, warn};
 use crate::files::{NewFile, open_tape};
 use crate::render::progress::ProgressLine;
 use crate::render::units;
@@ -21,8 +22,8 @@ const PROGRESS_EVERY: u64 = 1 << 17;
 type Tapes = Merged<BufReader<File>>;
 
 pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
-    let readers = args
-        .tapes
+    let paths = without_empty(&args.tapes);
+    let readers = paths
         .iter()
         .map(|path| open_tape(path))
         .collect::<Result<_, _>>()?;
@@ -37,11 +38,32 @@ pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
         units::count(summary.requests),
         units::bytes(std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len())),
     ))?;
-    let mut damaged = false;
-    for (path, reader) in args.tapes.iter().zip(tapes.readers()) {
+    let mut damaged = paths.len() < args.tapes.len();
+    for (path, reader) in paths.iter().zip(tapes.readers()) {
         damaged |= warn_of_damage(path, reader);
     }
     Ok(Outcome::flawed_if(damaged))
+}
+
+/// Leaves out what is empty, beside others: a segment whose recorder was killed before it wrote a byte.
+fn without_empty(tapes: &[PathBuf]) -> Vec<&Path> {
+    let is_empty = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
+    };
+    if tapes.iter().all(|path| is_empty(path)) {
+        return tapes.iter().map(PathBuf::as_path).collect();
+    }
+    let (empty, others): (Vec<&Path>, _) = tapes
+        .iter()
+        .map(PathBuf::as_path)
+        .partition(|path| is_empty(path));
+    for path in empty {
+        warn(format_args!(
+            "{} is empty and left out: its recorder was killed before it began it",
+            path.display()
+        ));
+    }
+    others
 }
 
 fn edit(args: &EditArgs) -> Edit {

@@ -17,6 +17,12 @@ impl Recorder {
         Recorder::start_at(device, tape, &|_| vec![tape.to_owned()], options)
     }
 
+    /// The same for one that shows what goes on.
+    pub fn start_loud(device: &str, tape: &Path, options: &[&str]) -> Recorder {
+        let command = iotape(["record", device, "-o"]);
+        Recorder::begin(command, tape, &|_| vec![tape.to_owned()], options)
+    }
+
     /// The same for a recorder that names its files itself: `files` finds them in the tape's folder.
     pub fn start_at(
         device: &str,
@@ -24,9 +30,18 @@ impl Recorder {
         files: &dyn Fn(&Path) -> Vec<PathBuf>,
         options: &[&str],
     ) -> Recorder {
+        let command = iotape(["record", device, "--quiet", "--json", "-o"]);
+        Recorder::begin(command, tape, files, options)
+    }
+
+    fn begin(
+        mut command: std::process::Command,
+        tape: &Path,
+        files: &dyn Fn(&Path) -> Vec<PathBuf>,
+        options: &[&str],
+    ) -> Recorder {
         let folder = tape.parent().expect("a folder");
         let before = bytes_of(&files(folder));
-        let mut command = iotape(["record", device, "--quiet", "--json", "-o"]);
         command
             .arg(tape)
             .args(options)

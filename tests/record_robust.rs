@@ -1,0 +1,389 @@
+//! A recorder that is stopped, killed, or in somebody's way.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::recorder::Recorder;
+use common::{Ended, LoopDevice, have_root_and, iotape, run, tool};
+use serde_json::Value;
+
+const DEVICE_BYTES: u64 = 256 << 20;
+
+/// fio, reading at random; it ends by itself after so many seconds.
+struct Load(Option<Child>);
+
+impl Load {
+    fn start(device: &str, seconds: u32) -> Load {
+        let child = Command::new("fio")
+            .args([
+                "--name=load",
+                "--ioengine=io_uring",
+                "--direct=1",
+                "--rw=randread",
+                "--bs=4k",
+                "--iodepth=16",
+                "--time_based",
+                "--output-format=json",
+            ])
+            .args([
+                format!("--runtime={seconds}"),
+                format!("--filename={device}"),
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Load(Some(child.unwrap()))
+    }
+
+    /// Requests that it made.
+    fn requests(mut self) -> u64 {
+        let output = self.0.take().unwrap().wait_with_output().unwrap();
+        let report = Ended::from(output).expect(0).json();
+        report["jobs"][0]["read"]["total_ios"].as_u64().unwrap()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // fio's workers are processes of their own; asked to end, it ends them.
+            tool("kill", ["-INT", &child.id().to_string()]);
+            let _ = child.wait();
+        }
+    }
+}
+
+fn info_of(tape: &Path) -> Ended {
+    run([OsStr::new("info"), tape.as_os_str(), OsStr::new("--json")])
+}
+
+fn requests_in(info: &Value) -> u64 {
+    info["requests"].as_u64().unwrap()
+}
+
+/// The segments of `mail.iotape` in a folder, the oldest first.
+fn segments_in(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains("/mail.0"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn start_segmented(device: &str, folder: &Path, options: &[&str]) -> Recorder {
+    Recorder::start_at(device, &folder.join("mail.iotape"), &segments_in, options)
+}
+
+#[test]
+fn five_seconds_without_a_turn_are_counted_to_the_request() {
+    if !have_root_and(&["losetup", "fio"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("t.iotape");
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let options = ["--layer", "queue", "--ring", "64KiB", "--live", "--json"];
+    let recorder = Recorder::start_loud(device.name(), &tape, &options);
+    let load = Load::start(device.name(), 8);
+    std::thread::sleep(Duration::from_millis(1500));
+    recorder.signal("-STOP");
+    std::thread::sleep(Duration::from_secs(5));
+    recorder.signal("-CONT");
+    let asked = load.requests();
+    let ended = recorder.stop().expect(3);
+    assert!(ended.stderr.contains("the kernel lost"), "{}", ended.stderr);
+
+    let objects: Vec<Value> = ended
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let end = objects.last().unwrap();
+    println!("fio {asked}, {end}");
+    let of = |name: &str| end[name].as_u64().unwrap();
+    assert!(of("lost_requests") > 0);
+    assert_eq!(of("requests") + of("lost_requests"), asked);
+    // The live view told all of it too.
+    let intervals = &objects[..objects.len() - 1];
+    let sum = |name: &str| -> u64 {
+        let values = intervals.iter().map(|interval| &interval[name]);
+        values.filter_map(Value::as_u64).sum()
+    };
+    assert_eq!(sum("requests"), of("requests"));
+    assert_eq!(sum("lost_events"), of("lost_events"));
+    assert_eq!(sum("lost_requests"), of("lost_requests"));
+    let info = info_of(&tape).expect(0).json();
+    assert_eq!(requests_in(&info), of("requests"));
+    assert_eq!(info["lost_events"], end["lost_events"]);
+    let gap = info["losses"].as_array().unwrap().iter();
+    let longest =
+        gap.map(|loss| loss["to_ns"].as_u64().unwrap() - loss["from_ns"].as_u64().unwrap());
+    assert!(longest.max() > Some(3_000_000_000));
+}
+
+#[test]
+fn killed_at_any_moment_of_a_rotation_it_leaves_whole_segments() {
+    if !have_root_and(&["losetup", "fio"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let _load = Load::start(device.name(), 300);
+    // The smallest segments: as many rotations as possible.
+    let options = [
+        "--layer",
+        "queue",
+        "--rotate",
+        "64KiB",
+        "--keep",
+        "4",
+        "--hide-host",
+    ];
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    for round in 0..20 {
+        let before = segments_in(folder.path());
+        let recorder = start_segmented(device.name(), folder.path(), &options);
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_millis(50 + (seed >> 33) % 1200));
+        recorder.signal("-KILL");
+        recorder.wait();
+
+        let after = segments_in(folder.path());
+        // It removed none that it did not write, and went on behind them.
+        assert_eq!(after[..before.len()], before, "round {round}");
+        let new = &after[before.len()..];
+        // For a moment there is one more: the oldest goes before a new one begins.
+        assert!((1..=4).contains(&new.len()), "round {round}: {new:?}");
+        let (mut sum, mut readable) = (0, Vec::new());
+        for (place, path) in new.iter().enumerate() {
+            let last = place + 1 == new.len();
+            // Killed before a byte was written, it is the last one and empty.
+            if std::fs::metadata(path).unwrap().len() == 0 {
+                assert!(last, "round {round}: {}", path.display());
+                continue;
+            }
+            let info = info_of(path);
+            assert!(
+                info.status == 0 || last && info.status == 3,
+                "round {round}: {}",
+                info.stderr
+            );
+            sum += requests_in(&info.json());
+            readable.push(path);
+        }
+        // Whatever the kill left, all are joined.
+        let whole = folder.path().join("whole.iotape");
+        let mut edit = iotape(["edit", "--force", "-o"]);
+        edit.arg(&whole).args(new);
+        let joined = Ended::from(edit.output().unwrap());
+        assert!(
+            matches!(joined.status, 0 | 3),
+            "round {round}: {}",
+            joined.stderr
+        );
+        assert_eq!(
+            requests_in(&info_of(&whole).expect(0).json()),
+            sum,
+            "round {round}"
+        );
+    }
+    let segments = segments_in(folder.path());
+    println!(
+        "{} segments are left, the last {:?}",
+        segments.len(),
+        segments.last()
+    );
+}
+
+#[test]
+fn an_empty_segment_is_left_out_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = common::tape_of_rows(folder.path(), "t", "5,sda,read,,0,4096,,,,,,\n");
+    let empty = folder.path().join("empty.iotape");
+    std::fs::write(&empty, "").unwrap();
+    let joined = folder.path().join("joined.iotape");
+    let edit = |inputs: &[&Path]| {
+        let mut edit = iotape(["edit", "--force", "-o"]);
+        edit.arg(&joined).args(inputs);
+        Ended::from(edit.output().unwrap())
+    };
+    let ended = edit(&[&tape, &empty]).expect(3);
+    assert!(ended.stderr.contains("is empty"), "{}", ended.stderr);
+    assert_eq!(requests_in(&info_of(&joined).expect(0).json()), 1);
+    // Nothing but that is no tape.
+    edit(&[&empty]).expect(1);
+}
+
+/// A file system in memory, of this size.
+struct SmallMemory(tempfile::TempDir);
+
+impl SmallMemory {
+    fn new(size: &str) -> SmallMemory {
+        let point = tempfile::tempdir().unwrap();
+        let options = format!("size={size}");
+        tool(
+            "mount",
+            [
+                "-t",
+                "tmpfs",
+                "-o",
+                &options,
+                "tmpfs",
+                point.path().to_str().unwrap(),
+            ],
+        );
+        SmallMemory(point)
+    }
+}
+
+impl Drop for SmallMemory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_file_system_ends_a_rotation_with_whole_segments() {
+    if !have_root_and(&["losetup", "fio", "mount"]) {
+        return;
+    }
+    let memory = SmallMemory::new("400k");
+    let folder = memory.0.path();
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let options = ["--layer", "queue", "--rotate", "128KiB", "--min-free", "0"];
+    let recorder = start_segmented(device.name(), folder, &options);
+    let load = Load::start(device.name(), 60);
+    let ended = recorder.wait().expect(1);
+    drop(load);
+    assert!(
+        ended.stderr.contains("No space left") || ended.stderr.contains("os error 28"),
+        "{}",
+        ended.stderr
+    );
+    let segments = segments_in(folder);
+    assert!(segments.len() >= 3, "{segments:?}");
+    for (place, path) in segments.iter().enumerate() {
+        if std::fs::metadata(path).unwrap().len() == 0 {
+            assert_eq!(place + 1, segments.len());
+            continue;
+        }
+        let info = info_of(path);
+        assert!(
+            info.status == 0 || place + 1 == segments.len(),
+            "{}",
+            info.stderr
+        );
+        let check = run([OsStr::new("check"), path.as_os_str(), OsStr::new("--json")]).json();
+        assert_eq!(check["damage"].as_array().map_or(0, Vec::len), 0, "{check}");
+    }
+}
+
+#[test]
+fn two_recorders_of_one_name_do_not_meet() {
+    if !have_root_and(&["losetup", "fio"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("t.iotape");
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let first = Recorder::start(device.name(), &tape, &["--layer", "queue"]);
+    let second = |options: &[&str]| {
+        let mut record = iotape(["record", device.name(), "--for", "1s", "-o"]);
+        record.arg(&tape).args(options);
+        Ended::from(record.output().unwrap())
+    };
+    let refused = second(&[]).expect(1);
+    assert!(
+        refused.stderr.contains("exists already"),
+        "{}",
+        refused.stderr
+    );
+    let refused = second(&["--force"]).expect(1);
+    assert!(
+        refused.stderr.contains("another recorder is writing it"),
+        "{}",
+        refused.stderr
+    );
+    let asked = Load::start(device.name(), 1).requests();
+    let report = first.stop().expect(0).json();
+    assert_eq!(report["requests"], asked);
+    assert_eq!(requests_in(&info_of(&tape).expect(0).json()), asked);
+
+    // Segments have numbers of their own.
+    let options = ["--layer", "queue", "--rotate", "64KiB", "--keep", "3"];
+    let one = start_segmented(device.name(), folder.path(), &options);
+    let other = start_segmented(device.name(), folder.path(), &options);
+    Load::start(device.name(), 1).requests();
+    let paths = |ended: Ended| -> Vec<String> {
+        let paths = ended.expect(0).json()["paths"].as_array().unwrap().clone();
+        paths
+            .iter()
+            .map(|path| path.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut both = [paths(one.stop()), paths(other.stop())].concat();
+    both.sort();
+    let there: Vec<String> = segments_in(folder.path())
+        .iter()
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(both, there);
+    assert!(
+        there
+            .iter()
+            .all(|path| info_of(Path::new(path)).status == 0)
+    );
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    if !have_root_and(&["losetup", "mkfifo"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    tool("mkfifo", [&fifo]);
+    let (device, other) = (LoopDevice::new(DEVICE_BYTES), LoopDevice::new(1 << 20));
+    let before = common::checksum(&other.path);
+    let record = |output: &Path, options: &[&str]| {
+        let mut record = iotape(["record", device.name(), "--for", "1s", "-o"]);
+        record.arg(output).args(options);
+        Ended::from(record.output().unwrap())
+    };
+    for output in [
+        fifo.as_path(),
+        Path::new("/dev/stdout"),
+        Path::new("/dev/null"),
+        &other.path,
+    ] {
+        let refused = record(output, &[]).expect(1);
+        assert!(
+            refused.stderr.contains("exists already"),
+            "{}",
+            refused.stderr
+        );
+        let refused = record(output, &["--force"]).expect(1);
+        assert!(
+            refused.stderr.contains("not a regular file"),
+            "{}",
+            refused.stderr
+        );
+    }
+    assert_eq!(common::checksum(&other.path), before);
+    let refused = record(Path::new("-"), &[]).expect(2);
+    assert!(refused.stderr.contains("name a file"), "{}", refused.stderr);
+    assert!(!Path::new("-").exists());
+}
