@@ -9,6 +9,7 @@
 
 use std::error::Error;
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -61,11 +62,14 @@ fn measure(path: &str) -> Result<(), Box<dyn Error>> {
     if read != records.len() {
         return Err(format!("{path}: {read} of {} records were read", records.len()).into());
     }
-    let mut paired = Vec::new();
     let pairing = best(|| {
-        paired = pair(&devices, &records);
+        pair(&devices, &records, |requests| _ = black_box(requests));
         Ok(())
     })?;
+    let mut paired = Vec::new();
+    pair(&devices, &records, |requests| {
+        paired.extend_from_slice(requests)
+    });
     let (encode, tape) = encode(&devices, &mut paired)?;
     let rows: Vec<u8> = paired.iter().flat_map(row).collect();
     let mut packed = Vec::new();
@@ -142,7 +146,8 @@ fn records(devices: &[Device], requests: &[Request]) -> Vec<Event> {
     events
 }
 
-fn pair(devices: &[Device], events: &[Event]) -> Vec<Request> {
+/// Hands on the requests as the recorder does, batch by batch in a buffer that is used again.
+fn pair(devices: &[Device], events: &[Event], mut each: impl FnMut(&[Request])) {
     let rules = |device: &Device| DeviceRules {
         layer: device.layer,
         scattered_discards: false,
@@ -157,9 +162,11 @@ fn pair(devices: &[Device], events: &[Event]) -> Vec<Request> {
             pairing.event(event.clone());
         }
         pairing.release(batch.last().map_or(0, |event| event.time_ns), &mut out);
+        each(&out);
+        out.clear();
     }
     pairing.finish(&mut out);
-    out
+    each(&out);
 }
 
 /// Nanoseconds and bytes of a tape per request.
