@@ -68,7 +68,7 @@ fn measure(path: &str) -> Result<(), Box<dyn Error>> {
     })?;
     let mut paired = Vec::new();
     pair(&devices, &records, |requests| {
-        paired.extend_from_slice(requests)
+        paired.extend_from_slice(requests);
     });
     let (encode, tape) = encode(&devices, &mut paired)?;
     let rows: Vec<u8> = paired.iter().flat_map(row).collect();

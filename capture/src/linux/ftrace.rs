@@ -8,8 +8,6 @@
 //! events were lost before it, which is exactly where they were lost: nothing that was handed on is in
 //! doubt, and the gap ends with that page's first event.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -19,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, unlinkat};
 
 use super::arm::{self, Plan};
+use super::merge::{Lane, Merge};
 use super::source::{Lost, Sample, Source, Told};
 use super::sys::Janitor;
 use super::tracefs::TraceFs;
@@ -37,7 +36,7 @@ pub(super) struct Buffers {
     _instance: Instance,
     layout: PageLayout,
     open_gaps: usize,
-    order: BinaryHeap<Reverse<(u64, usize)>>,
+    merge: Merge,
 }
 
 /// The buffer of one processor.
@@ -142,7 +141,7 @@ impl Buffers {
             buffers: Vec::new(),
             layout,
             open_gaps: 0,
-            order: BinaryHeap::new(),
+            merge: Merge::default(),
             _instance: instance,
         };
         buffers
@@ -202,28 +201,19 @@ impl Source for Buffers {
     }
 
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
-        self.order.clear();
-        for (index, buffer) in self.buffers.iter_mut().enumerate() {
-            buffer.load(&self.layout, &mut self.open_gaps, told);
-            if let Some(time_ns) = buffer.next_ns() {
-                self.order.push(Reverse((time_ns, index)));
-            }
+        let Buffers {
+            buffers,
+            layout,
+            open_gaps,
+            merge,
+            ..
+        } = self;
+        for buffer in buffers.iter_mut() {
+            buffer.load(layout, open_gaps, told);
         }
-        while let Some(Reverse((time_ns, index))) = self.order.pop() {
-            if time_ns >= until_ns {
-                break;
-            }
-            let others_ns = self
-                .order
-                .peek()
-                .map_or(u64::MAX, |Reverse((time_ns, _))| *time_ns);
-            let buffer = &mut self.buffers[index];
-            let limit_ns = until_ns.min(others_ns.saturating_add(1));
-            buffer.hand_on(limit_ns, &self.layout, &mut self.open_gaps, told);
-            if let Some(time_ns) = buffer.next_ns() {
-                self.order.push(Reverse((time_ns, index)));
-            }
-        }
+        merge.run(buffers, until_ns, |buffer, limit_ns| {
+            buffer.hand_on(limit_ns, layout, open_gaps, told);
+        });
     }
 
     fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
@@ -239,11 +229,13 @@ impl Source for Buffers {
     }
 }
 
-impl Buffer {
+impl Lane for Buffer {
     fn next_ns(&self) -> Option<u64> {
         self.cursor.as_ref().and_then(Cursor::next_ns)
     }
+}
 
+impl Buffer {
     /// Reads the next page if this one is at its end.
     fn load(&mut self, layout: &PageLayout, open_gaps: &mut usize, told: &mut dyn FnMut(Told<'_>)) {
         while self.next_ns().is_none() {

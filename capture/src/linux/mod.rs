@@ -10,6 +10,7 @@ mod devices;
 mod doctor;
 pub mod files;
 mod ftrace;
+mod merge;
 mod processes;
 mod recorder;
 mod rights;

@@ -1,8 +1,8 @@
 //! Names of processes, each kept once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use iotape_formats::Process;
 
 /// A thread's name as the kernel has it.

@@ -12,14 +12,13 @@
 //! opens a *gap*: from the last record before it until the next record behind it (or until the
 //! kernel's count says that nothing was dropped), no completion proves anything.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use iotape_formats::tape::LossReason;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::arm::{self, Plan};
+use super::merge::{Lane, Merge};
 use super::source::{Lost, Sample, Source, Told};
 use super::sys::{Ring, TracepointEvent};
 
@@ -68,7 +67,7 @@ pub(super) struct Rings {
     rings: Vec<CpuRing>,
     open_gaps: usize,
     scratch: Vec<u8>,
-    order: BinaryHeap<Reverse<(u64, usize)>>,
+    merge: Merge,
     /// Processors that came online and cannot be recorded, and since when.
     closed: Vec<(u32, u64)>,
 }
@@ -155,30 +154,22 @@ impl Source for Rings {
     }
 
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
-        self.order.clear();
-        for (index, ring) in self.rings.iter_mut().enumerate() {
+        let Rings {
+            rings,
+            open_gaps,
+            scratch,
+            merge,
+            ..
+        } = self;
+        for ring in rings.iter_mut() {
             ring.look();
-            if let Some(time_ns) = ring.next_ns() {
-                self.order.push(Reverse((time_ns, index)));
-            } else {
-                ring.settle(until_ns, &mut self.open_gaps, told);
+            if ring.next_ns().is_none() {
+                ring.settle(until_ns, open_gaps, told);
             }
         }
-        while let Some(Reverse((time_ns, index))) = self.order.pop() {
-            if time_ns >= until_ns {
-                break;
-            }
-            let others_ns = self
-                .order
-                .peek()
-                .map_or(u64::MAX, |Reverse((time_ns, _))| *time_ns);
-            let ring = &mut self.rings[index];
-            let limit_ns = until_ns.min(others_ns.saturating_add(1));
-            ring.hand_on(limit_ns, &mut self.open_gaps, &mut self.scratch, told);
-            if let Some(time_ns) = ring.next_ns() {
-                self.order.push(Reverse((time_ns, index)));
-            }
-        }
+        merge.run(rings, until_ns, |ring, limit_ns| {
+            ring.hand_on(limit_ns, open_gaps, scratch, told);
+        });
         for ring in &mut self.rings {
             ring.give_back();
         }
@@ -203,6 +194,20 @@ impl Source for Rings {
     }
 }
 
+impl Lane for CpuRing {
+    fn next_ns(&self) -> Option<u64> {
+        let (header, _) = self.ring.bytes(self.cursor, 8)?;
+        let size = u64::from(number::<2>(header, 6)?);
+        // In a sample the time follows the header and the thread, in other records it is last.
+        let at = match number::<4>(header, 0)? {
+            RECORD_SAMPLE => self.cursor + 16,
+            _ => self.cursor + size.saturating_sub(8),
+        };
+        // What is not a record is stepped over at once.
+        Some(self.u64_at(at).unwrap_or(self.last_ns))
+    }
+}
+
 impl CpuRing {
     fn look(&mut self) {
         let head = self.ring.refresh();
@@ -221,19 +226,6 @@ impl CpuRing {
             open: false,
         });
         full.to = full.to.max(head);
-    }
-
-    /// Time of the next record, if there is one.
-    fn next_ns(&self) -> Option<u64> {
-        let (header, _) = self.ring.bytes(self.cursor, 8)?;
-        let size = u64::from(number::<2>(header, 6)?);
-        // In a sample the time follows the header and the thread, in other records it is last.
-        let at = match number::<4>(header, 0)? {
-            RECORD_SAMPLE => self.cursor + 16,
-            _ => self.cursor + size.saturating_sub(8),
-        };
-        // What is not a record is stepped over at once.
-        Some(self.u64_at(at).unwrap_or(self.last_ns))
     }
 
     /// Hands on what is older than `limit_ns`.

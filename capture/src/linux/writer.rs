@@ -39,6 +39,7 @@ impl Batch {
 #[derive(Debug)]
 pub(super) struct Writer<'scope> {
     batches: SyncSender<Batch>,
+    /// Requests that are written.
     used: Receiver<Vec<Request>>,
     thread: ScopedJoinHandle<'scope, Result<(Written, Option<Ended>), CaptureError>>,
     watched: Arc<Watched>,
@@ -85,13 +86,12 @@ impl<'scope> Writer<'scope> {
         let (give_back, used) = sync_channel(WAITING_BATCHES);
         let thread = scope.spawn(move || {
             let mut written = Written::default();
-            for mut batch in incoming {
+            for batch in incoming {
                 let summary = &mut written.summary;
                 summary.requests += batch.requests.len() as u64;
                 summary.counters.add(&batch.counters);
                 let lost = batch.losses.iter().map(|loss| loss.events);
                 summary.counters.lost_events += lost.sum::<u64>();
-                batch.requests.clear();
                 // If nobody takes it back, a new one is allocated there.
                 let _ = give_back.try_send(batch.requests);
             }
@@ -110,7 +110,10 @@ impl<'scope> Writer<'scope> {
         if batch.is_empty() {
             return Ok(());
         }
-        let requests = self.used.try_recv().unwrap_or_default();
+        let mut requests = self.used.try_recv().unwrap_or_default();
+        // Here, and not in the writer's thread: both would count the holders of the same names,
+        // each waiting for the other's memory.
+        requests.clear();
         let next = Batch {
             requests,
             ..Batch::default()
@@ -164,10 +167,7 @@ fn write<D: Destination>(
     }
 }
 
-fn put<D: Destination>(
-    segments: &mut Segments<'_, D>,
-    mut batch: Batch,
-) -> Result<Vec<Request>, Stop> {
+fn put<D: Destination>(segments: &mut Segments<'_, D>, batch: Batch) -> Result<Vec<Request>, Stop> {
     if let Some(anchor) = batch.anchor {
         segments.anchor(anchor)?;
     }
@@ -181,6 +181,5 @@ fn put<D: Destination>(
     for request in &batch.requests {
         segments.push(request)?;
     }
-    batch.requests.clear();
     Ok(batch.requests)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::column::Columns;
 use super::error::Corrupt;
-use super::id::{IdSum, TapeId};
+use super::id::{IdSum, TapeId, name_of};
 use super::model::Summary;
 use crate::request::{DeviceIndex, Flags, Op, Process, Request};
 
@@ -212,7 +212,9 @@ impl Block {
     /// Whether the rows are those whose id the block's header tells.
     pub(super) fn verify_id(&self, told: TapeId) -> Result<(), Corrupt> {
         let mut id = IdSum::default();
-        self.requests().for_each(|request| id.add(&request));
+        for request in self.requests() {
+            id.add(&request, name_of(request.process.as_ref()));
+        }
         if id.take() == told {
             return Ok(());
         }

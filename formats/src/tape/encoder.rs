@@ -9,7 +9,7 @@ use super::block::Block;
 use super::chain::Chain;
 use super::encode::BlockEncoder;
 use super::error::TapeError;
-use super::id::IdSum;
+use super::id::{IdSum, name_of};
 use super::model::{Anchor, Counters, Device, Header, Loss, Name, NameKind, Summary};
 use super::names::Names;
 use super::wire::{MAX_BLOCK_REQUESTS, MAX_NAME_BYTES, opcode};
@@ -109,7 +109,8 @@ impl Encoder {
             .as_ref()
             .map(|process| self.process(process));
         self.open.push(request, process);
-        self.id.add(request);
+        let process = process.and_then(|at| self.open.process_table.get(at as usize));
+        self.id.add(request, name_of(process));
         self.requests += 1;
         if self.open.len() >= MAX_BLOCK_REQUESTS || self.name_bytes >= NAMES_PER_BLOCK {
             self.close_block(out)?;
@@ -266,6 +267,11 @@ impl Encoder {
 
     fn add_process(&mut self, process: &Process) -> u32 {
         let at = self.open.process_table.len() as u32;
+        // A copy of the name: beside the one at hand another thread may be counting its holders.
+        let process = Process {
+            pid: process.pid,
+            name: Arc::from(&*process.name),
+        };
         self.open.process_table.push(process.clone());
         self.processes.insert(process.clone(), at);
         self.name_bytes += process.name.len();

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::request::Request;
+use crate::request::{Process, Request};
 
 /// A hash of the requests: the sum, modulo 2^128, of the XXH3-128 of each.
 ///
@@ -48,7 +48,7 @@ impl TapeId {
     /// The id of a tape that holds just this request.
     pub fn of(request: &Request) -> TapeId {
         let mut sum = IdSum::default();
-        sum.add(request);
+        sum.add(request, name_of(request.process.as_ref()));
         sum.take()
     }
 
@@ -85,11 +85,10 @@ impl Default for IdSum {
 }
 
 impl IdSum {
-    /// Adds the id of a request.
-    pub fn add(&mut self, request: &Request) {
+    /// Adds the id of a request, whose process's name may be a copy.
+    pub fn add(&mut self, request: &Request, name: &str) {
         let form = &mut self.forms[self.waiting];
         put_fixed_part(request, form);
-        let name = request.process.as_ref().map_or("", |process| &process.name);
         let size = FIXED_BYTES + name.len();
         if let Some(room) = form.get_mut(FIXED_BYTES..size) {
             room.copy_from_slice(name.as_bytes());
@@ -118,6 +117,11 @@ impl IdSum {
         });
         self.waiting = 0;
     }
+}
+
+/// The name of a process, empty without one.
+pub(super) fn name_of(process: Option<&Process>) -> &str {
+    process.map_or("", |process| &process.name)
 }
 
 /// The canonical form: all fields, little-endian, absent ones as zero; the name follows it.
@@ -187,7 +191,7 @@ impl FromStr for TapeId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{DeviceIndex, Flags, Op, Process};
+    use crate::request::{DeviceIndex, Flags, Op};
 
     fn requests() -> [Request; 3] {
         let plain = Request {
