@@ -110,6 +110,11 @@ impl Pairing {
     }
 
     fn take_hits(&mut self, touched: &[Key], whole: &[Key], ambiguous: bool) -> Joined {
+        if let ([only], [whole], false) = (touched, whole, ambiguous)
+            && only == whole
+        {
+            return self.take_only(*only);
+        }
         let mut joined = Joined {
             agreed: self.agreed(touched),
             ..Joined::default()
@@ -132,6 +137,31 @@ impl Pairing {
                 Some(returned) => joined.returned.push(*returned),
                 None => joined.taken += 1,
             }
+        }
+        joined
+    }
+
+    /// What [`Pairing::take_hits`] does where a request is just one operation.
+    fn take_only(&mut self, key: Key) -> Joined {
+        let Some(entry) = self.waiting.remove(key) else {
+            return Joined::default();
+        };
+        let waiting = entry.payload;
+        let mut joined = Joined {
+            queued_ns: waiting.queued_ns,
+            process: waiting.process,
+            cgroup: waiting.cgroup,
+            fua: entry.flags.contains(Flags::FUA),
+            ..Joined::default()
+        };
+        if entry.doubtful {
+            // Its submitter is that of all there are.
+            joined.agreed = joined.process.take();
+            joined.doubt();
+        }
+        match waiting.returned {
+            Some(returned) => joined.returned.push(*returned),
+            None => joined.taken = 1,
         }
         joined
     }

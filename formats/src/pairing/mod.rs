@@ -120,6 +120,14 @@ struct Row {
     then_flush: bool,
 }
 
+/// What is needed of a request that ended.
+struct Ended {
+    ticket: Ticket,
+    hidden: bool,
+    doubtful: bool,
+    error: u32,
+}
+
 impl Pairing {
     /// Pairs the events of these devices, which begin at `start_ns`. Requests of the process
     /// `own_pid` are left out.
@@ -300,42 +308,63 @@ impl Pairing {
 
     /// A request is done.
     fn close(&mut self, key: Key, at_ns: u64) {
-        let Some(entry) = self.take_open(key) else {
+        let Some(ended) = self.end(key) else {
             return;
         };
-        if entry.payload.hidden {
-            self.window.withdraw(entry.payload.ticket);
+        if ended.hidden {
+            self.window.withdraw(ended.ticket);
             return;
         }
-        if entry.doubtful || self.in_gap {
+        if ended.doubtful || self.in_gap {
             self.counters.ambiguous += 1;
-        } else if let Some(request) = self.window.open_mut(entry.payload.ticket) {
+        } else if let Some(request) = self.window.open_mut(ended.ticket) {
             request.latency_ns = at_ns.checked_sub(request.time_ns);
-            request.error = Some(entry.error);
+            request.error = Some(ended.error);
         }
-        self.window.done(entry.payload.ticket);
+        self.window.done(ended.ticket);
     }
 
     /// A request will not be seen to be done.
     fn give_up(&mut self, key: Key) {
-        let Some(entry) = self.take_open(key) else {
+        let Some(ended) = self.end(key) else {
             return;
         };
-        if entry.payload.hidden {
-            self.window.withdraw(entry.payload.ticket);
+        if ended.hidden {
+            self.window.withdraw(ended.ticket);
         } else {
             self.counters.unpaired_issues += 1;
-            self.window.done(entry.payload.ticket);
+            self.window.done(ended.ticket);
         }
     }
 
+    /// A request is not open any more.
+    fn end(&mut self, key: Key) -> Option<Ended> {
+        self.leave(key);
+        let entry = self.open.get(key)?;
+        let ended = Ended {
+            ticket: entry.payload.ticket,
+            hidden: entry.payload.hidden,
+            doubtful: entry.doubtful,
+            error: entry.error,
+        };
+        self.open.discard(key);
+        Some(ended)
+    }
+
     fn take_open(&mut self, key: Key) -> Option<Entry<Row>> {
-        let entry = self.open.remove(key)?;
+        self.leave(key);
+        self.open.remove(key)
+    }
+
+    /// Forgets what is kept of an open request beside its entry.
+    fn leave(&mut self, key: Key) {
+        let Some(entry) = self.open.get(key) else {
+            return;
+        };
         for part in &entry.payload.flushing {
             self.flushing.remove(&(entry.device.0, part.start, key));
         }
         self.in_flight[usize::from(entry.device.0)] -= usize::from(!entry.payload.hidden);
-        Some(entry)
     }
 }
 

@@ -233,7 +233,23 @@ impl<T> Ranges<T> {
     }
 
     pub fn remove(&mut self, key: Key) -> Option<Entry<T>> {
-        let entry = self.entries.get_mut(key as usize)?.take()?;
+        self.unlink(key);
+        self.entries.get_mut(key as usize)?.take()
+    }
+
+    /// Removes an entry where it is: moving it takes longer than what is done with it.
+    pub fn discard(&mut self, key: Key) {
+        self.unlink(key);
+        if let Some(entry) = self.entries.get_mut(key as usize) {
+            *entry = None;
+        }
+    }
+
+    /// Frees the key of an entry that is about to go.
+    fn unlink(&mut self, key: Key) {
+        let Some(Some(entry)) = self.entries.get(key as usize) else {
+            return;
+        };
         self.free.push(key);
         if let Some(lane) = lane(&mut self.lanes, entry.device, entry.op) {
             lane.starts.remove(entry.range.start, key);
@@ -241,7 +257,6 @@ impl<T> Ranges<T> {
                 lane.longest = 0;
             }
         }
-        Some(entry)
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<T>> {
