@@ -1,8 +1,9 @@
 //! Which tracepoints a recording needs, and opening them on a processor.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use iotape_formats::event::Step;
 use iotape_formats::tape::Layer;
@@ -173,9 +174,31 @@ impl Opened {
     }
 }
 
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
 /// Online processors.
 pub(super) fn online_cpus() -> io::Result<Vec<u32>> {
-    cpus("/sys/devices/system/cpu/online")
+    cpus(ONLINE)
+}
+
+/// The list of online processors, which stays open for those who look often.
+#[derive(Debug, Default)]
+pub(super) struct OnlineCpus(Option<File>);
+
+impl OnlineCpus {
+    /// Online processors now.
+    pub fn read(&mut self) -> io::Result<Vec<u32>> {
+        let file = match &mut self.0 {
+            Some(file) => file,
+            none => none.insert(File::open(ONLINE)?),
+        };
+        let mut text = [0; 512];
+        let count = file.read_at(&mut text, 0)?;
+        if count < text.len() {
+            return parse(&String::from_utf8_lossy(&text[..count]));
+        }
+        online_cpus()
+    }
 }
 
 /// Processors that are or may come online.
@@ -184,8 +207,11 @@ pub(super) fn possible_cpus() -> io::Result<Vec<u32>> {
 }
 
 fn cpus(file: &str) -> io::Result<Vec<u32>> {
-    let text = fs::read_to_string(file)?;
-    cpu_list(&text).ok_or_else(|| io::Error::other(format!("not a list of processors: {text:?}")))
+    parse(&fs::read_to_string(file)?)
+}
+
+fn parse(text: &str) -> io::Result<Vec<u32>> {
+    cpu_list(text).ok_or_else(|| io::Error::other(format!("not a list of processors: {text:?}")))
 }
 
 /// Reads a list such as `0-3,8`.
@@ -263,6 +289,14 @@ fn system(action: &str, source: io::Error) -> CaptureError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_stays_open() {
+        let mut online = OnlineCpus::default();
+        for _ in 0..2 {
+            assert_eq!(online.read().unwrap(), online_cpus().unwrap());
+        }
+    }
 
     #[test]
     fn lists_of_processors() {

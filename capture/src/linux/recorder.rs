@@ -24,6 +24,8 @@ use crate::{Ended, Observer, Progress, Warning};
 const MARGIN_NS: u64 = 1_000_000;
 /// How long the rings may lie untouched while they fill slowly.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// The same while nothing happens.
+const IDLE_PATIENCE: Duration = Duration::from_millis(500);
 /// How long requests in flight are waited for at the end.
 const GRACE_NS: u64 = 1_000_000_000;
 /// How often devices that went away are looked for.
@@ -48,6 +50,8 @@ pub(super) struct Recorder<'a, 'scope> {
     start_ns: u64,
     /// When the recording ended for its requests, and why.
     ending: Option<(u64, Ended)>,
+    /// How long the rings may lie untouched now.
+    patience: Duration,
     told_ns: u64,
     found_ns: u64,
     looked_ns: u64,
@@ -131,6 +135,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             fail_on_loss: options.fail_on_loss,
             start_ns,
             ending: None,
+            patience: PATIENCE,
             told_ns: start_ns,
             found_ns: start_ns,
             looked_ns: start_ns,
@@ -148,7 +153,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         let interval_ns = u64::try_from(observer.interval().as_nanos()).unwrap_or(u64::MAX);
         let interval_ns = interval_ns.max(LEAST_INTERVAL_NS);
         loop {
-            self.wait();
+            self.wait(interval_ns);
             let now_ns = clock::monotonic_ns();
             self.look_for_end(now_ns, stop);
             self.round(now_ns, observer)?;
@@ -181,13 +186,17 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     }
 
     /// Waits until a ring fills, or for a moment.
-    fn wait(&mut self) {
-        let mut patience = PATIENCE;
+    fn wait(&mut self, interval_ns: u64) {
+        let mut patience = self.patience;
         if self.ending.is_some() {
             patience = Duration::from_nanos(2 * MARGIN_NS);
-        } else if let Some(duration_ns) = self.duration_ns {
-            let end_ns = self.start_ns.saturating_add(duration_ns);
-            let left = end_ns.saturating_sub(clock::monotonic_ns());
+        } else {
+            // The next progress, or the end.
+            let mut due_ns = self.told_ns.saturating_add(interval_ns);
+            if let Some(duration_ns) = self.duration_ns {
+                due_ns = due_ns.min(self.start_ns.saturating_add(duration_ns));
+            }
+            let left = due_ns.saturating_sub(clock::monotonic_ns());
             patience = patience.min(Duration::from_nanos(left));
         }
         let Ok(timeout) = Timespec::try_from(patience) else {
@@ -229,7 +238,16 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     fn round(&mut self, now_ns: u64, observer: &mut dyn Observer) -> Result<(), WriterGone> {
         let until_ns = now_ns.saturating_sub(MARGIN_NS);
         let (source, intake, plan) = (&mut self.source, &mut self.intake, &self.plan);
-        source.drain(until_ns, &mut |told| intake.take(plan, told));
+        let mut idle = !source.is_pressing();
+        source.drain(until_ns, &mut |told| {
+            idle = false;
+            intake.take(plan, told);
+        });
+        idle &= self.intake.pairing.in_flight() == 0;
+        self.patience = match idle {
+            true => (self.patience * 2).min(IDLE_PATIENCE),
+            false => PATIENCE,
+        };
         let released_ns = until_ns.saturating_sub(self.intake.zero_ns);
         self.intake
             .pairing

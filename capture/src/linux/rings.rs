@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use iotape_formats::tape::LossReason;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::arm::{self, Plan};
+use super::arm::{OnlineCpus, Plan};
 use super::merge::{Lane, Merge};
 use super::source::{Lost, Sample, Source, Told};
 use super::sys::{Ring, TracepointEvent};
@@ -68,6 +68,7 @@ pub(super) struct Rings {
     open_gaps: usize,
     scratch: Vec<u8>,
     merge: Merge,
+    online: OnlineCpus,
     /// Processors that came online and cannot be recorded, and since when.
     closed: Vec<(u32, u64)>,
 }
@@ -125,7 +126,7 @@ impl Source for Rings {
     }
 
     fn add_processors(&mut self, plan: &Plan, now_ns: u64) -> Vec<u32> {
-        let Ok(mut online) = arm::online_cpus() else {
+        let Ok(mut online) = self.online.read() else {
             return Vec::new();
         };
         // Events do not outlive their processor's going offline, and not every kernel hangs up.

@@ -67,6 +67,12 @@ pub(super) trait Source: fmt::Debug + Send {
     /// Waits until a buffer fills, or for a moment.
     fn wait(&mut self, timeout: &Timespec);
 
+    /// Whether what turns up after a quiet time must be handed on soon, because what is to be known
+    /// about it passes.
+    fn is_pressing(&self) -> bool {
+        false
+    }
+
     /// Hands on what was written before `until_ns`, in the order of time. Look at the clock for
     /// `until_ns` before this call.
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>));

@@ -201,6 +201,9 @@ impl Ring {
     /// Maps a ring of `size` bytes (a power of two of pages) for an event.
     pub fn map(event: TracepointEvent, size: usize) -> io::Result<Ring> {
         let page = rustix::param::page_size();
+        if !size.is_power_of_two() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let length = size.checked_add(page).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new shared mapping at an address of the kernel's choice touches nothing that
         // exists; the descriptor is open.
@@ -268,7 +271,8 @@ impl Ring {
         if position < self.tail || end > self.head || length > self.size {
             return None;
         }
-        let start = (position % self.size as u64) as usize;
+        // The size is a power of two.
+        let start = position as usize & (self.size - 1);
         let first = length.min(self.size - start);
         let data = self.base.as_ptr().wrapping_add(self.page);
         // SAFETY: the mapping has `size` bytes of data behind the control page, and both pieces
