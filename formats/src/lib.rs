@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 pub mod blktrace;
+pub mod byte_order;
 pub mod csv;
 pub mod edit;
 pub mod event;

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::byte_order::ByteOrder;
 use crate::event::{SECTOR_BYTES, Step, parse_rwbs};
 use crate::request::{Flags, Op};
 
@@ -72,6 +73,7 @@ pub struct BlockRecord<'a> {
 /// The layout of one block tracepoint's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockTracepoint {
+    order: ByteOrder,
     id: u16,
     step: Step,
     dev: usize,
@@ -86,11 +88,23 @@ pub struct BlockTracepoint {
 }
 
 impl BlockTracepoint {
-    /// Reads the layout from the kernel's text for the tracepoint.
+    /// Reads the layout from this machine's kernel's text for the tracepoint.
     ///
     /// # Errors
     /// If the text has no number, or lacks a field that a block tracepoint has on every kernel.
     pub fn parse(step: Step, format: &str) -> Result<BlockTracepoint, FormatError> {
+        BlockTracepoint::parse_of(ByteOrder::NATIVE, step, format)
+    }
+
+    /// The same of a kernel whose numbers have this byte order.
+    ///
+    /// # Errors
+    /// As [`BlockTracepoint::parse`].
+    pub fn parse_of(
+        order: ByteOrder,
+        step: Step,
+        format: &str,
+    ) -> Result<BlockTracepoint, FormatError> {
         let fields: Vec<Field> = format.lines().filter_map(Field::parse).collect();
         let id = format
             .lines()
@@ -99,6 +113,7 @@ impl BlockTracepoint {
         let range = |name| find(&fields, name).map(|field| field.range());
         let number = |name, size| sized(&fields, name, size);
         let mut layout = BlockTracepoint {
+            order,
             id,
             step,
             dev: required("dev", number("dev", 4)?)?,
@@ -127,9 +142,10 @@ impl BlockTracepoint {
     /// that cannot be.
     pub fn decode<'a>(&self, record: &'a [u8]) -> Option<BlockRecord<'a>> {
         let record = record.get(..self.length)?;
-        let sector = u64::from_ne_bytes(take(record, self.sector)?);
+        let number = |at| self.order.u32_at(record, at);
+        let sector = self.order.u64_at(record, self.sector)?;
         let sectors = match self.sectors {
-            Some(at) => u64::from(u32::from_ne_bytes(take(record, at)?)),
+            Some(at) => u64::from(number(at)?),
             None => 0,
         };
         // Requests without a place on the device carry the highest sector: flushes and
@@ -140,7 +156,7 @@ impl BlockTracepoint {
         let (op, flags) = parse_rwbs(&record[self.rwbs.clone()], told_bytes)?;
         Some(BlockRecord {
             step: self.step,
-            dev: u32::from_ne_bytes(take(record, self.dev)?),
+            dev: number(self.dev)?,
             op,
             flags,
             offset_bytes: if placeless {
@@ -149,16 +165,16 @@ impl BlockTracepoint {
                 sector.checked_mul(SECTOR_BYTES)?
             },
             length_bytes: match (op, self.bytes) {
-                (Op::Other, Some(at)) => u64::from(u32::from_ne_bytes(take(record, at)?)),
+                (Op::Other, Some(at)) => u64::from(number(at)?),
                 _ => length_bytes,
             },
             error: match self.error {
-                Some(at) => Some(i32::from_ne_bytes(take(record, at)?).unsigned_abs()),
+                Some(at) => Some(number(at)?.cast_signed().unsigned_abs()),
                 None => None,
             },
             comm: until_nul(&record[self.comm.clone()]),
             thread: match self.thread {
-                Some(at) => u32::try_from(i32::from_ne_bytes(take(record, at)?)).ok(),
+                Some(at) => u32::try_from(number(at)?.cast_signed()).ok(),
                 None => None,
             },
         })
@@ -182,7 +198,7 @@ impl BlockTracepoint {
 /// The number of the tracepoint that a record belongs to: `common_type`, the first field of every
 /// record.
 pub fn record_id(record: &[u8]) -> Option<u16> {
-    Some(u16::from_ne_bytes(take(record, 0)?))
+    ByteOrder::NATIVE.u16_at(record, 0)
 }
 
 struct Field<'a> {
@@ -245,10 +261,6 @@ fn sized(
 
 fn required<T>(name: &'static str, value: Option<T>) -> Result<T, FormatError> {
     value.ok_or(FormatError::NoField(name))
-}
-
-fn take<const N: usize>(record: &[u8], at: usize) -> Option<[u8; N]> {
-    record.get(at..)?.first_chunk().copied()
 }
 
 fn until_nul(text: &[u8]) -> &[u8] {
@@ -332,6 +344,19 @@ print fmt: \"%d,%d %s (%s) %llu + %u\"
             thread: Some(4711),
         };
         assert_eq!(layout.decode(&record), Some(expected));
+    }
+
+    #[test]
+    fn a_kernel_of_the_other_byte_order_is_read() {
+        let big = BlockTracepoint::parse_of(ByteOrder::Big, Step::Issued, ISSUE).unwrap();
+        let mut record = vec![0; 56];
+        record[24..28].copy_from_slice(&(8u32 << 20 | 1).to_be_bytes());
+        record[28] = b'W';
+        record[36..40].copy_from_slice(&3u32.to_be_bytes());
+        record[48..56].copy_from_slice(&2u64.to_be_bytes());
+        let issue = big.decode(&record).unwrap();
+        assert_eq!((issue.dev, issue.op), (0x80_0001, Op::Write));
+        assert_eq!((issue.offset_bytes, issue.length_bytes), (1024, 1536));
     }
 
     #[test]
