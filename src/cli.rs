@@ -257,8 +257,8 @@ pub enum ExportFormat {
 /// Make a tape of another tool's files.
 ///
 /// Reads this project's CSV, the per-CPU files of blktrace, event trace logs of Windows (.etl), the
-/// text of xperf's dumper, tables of wpaexporter, MSR Cambridge traces, and Linux' block events as text
-/// (trace_pipe, or perf script --ns of a perf.data). An .etl without disk I/O
+/// text of xperf's dumper, tables of wpaexporter, MSR Cambridge traces, perf.data with block events,
+/// and such events as text (trace_pipe, perf script --ns). An .etl without disk I/O
 /// makes no tape: what it holds is said, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
@@ -267,6 +267,7 @@ pub enum ExportFormat {
     "  iotape import sda.blktrace.0 sda.blktrace.1 -o sda.iotape\n",
     "  iotape import sda -o sda.iotape          (sda.blktrace.0, .1 and so on)\n",
     "  iotape import server.etl -o server.iotape\n",
+    "  perf record -a -e 'block:*' -o sda.perf sleep 60; iotape import sda.perf -o sda.iotape\n",
     "  perf script --ns | iotape import - -o sda.iotape\n\n",
     EXIT_STATUS
 ]))]
@@ -280,7 +281,7 @@ pub struct ImportArgs {
     /// Format of the files; found by their content when left out.
     #[arg(long, value_enum, default_value = "auto")]
     pub from: ImportFormat,
-    /// Layer at which requests were seen (CSV), or are to be seen (blktrace, tracing).
+    /// Layer at which requests were seen (CSV), or are to be seen (blktrace, perf.data, tracing).
     #[arg(long, value_enum)]
     pub layer: Option<LayerArg>,
     /// Take a table of wpaexporter that has no offsets: all become 0, which the tape says. For
@@ -314,6 +315,8 @@ pub enum ImportFormat {
     Wpa,
     /// An MSR Cambridge trace.
     Msr,
+    /// What perf record writes, with block events.
+    PerfData,
     /// Block events as text: Linux' trace_pipe, or what perf script prints.
     Tracing,
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use iotape_formats::import::text::TextFormat;
-use iotape_formats::import::{blktrace, csv, etl, text, tracing};
+use iotape_formats::import::{blktrace, csv, etl, perf_data, text, tracing};
 use iotape_formats::tape::{Layer, Summary};
 
 use crate::cli::{ImportArgs, ImportFormat, LayerArg};
@@ -36,6 +36,7 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
         ImportFormat::Xperf => import_text(args, open_table(args)?, TextFormat::Xperf),
         ImportFormat::Wpa => import_text(args, open_table(args)?, TextFormat::Wpa),
         ImportFormat::Msr => import_text(args, open_table(args)?, TextFormat::Msr),
+        ImportFormat::PerfData => import_perf_data(args),
         ImportFormat::Tracing => import_tracing(args, open_table(args)?),
     }?;
     let counters = &summary.counters;
@@ -68,6 +69,8 @@ fn import_found(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
         .map_err(|error| Failure::at(path.display(), error))?;
     let start = &start[..start.len().min(found::BYTES)];
     match found::find(start) {
+        Some(Found::PerfData) if path == Path::new("-") => import_perf_stream(args, table),
+        Some(Found::PerfData) => import_perf_data(args),
         Some(Found::Tracing) => import_tracing(args, table),
         Some(Found::Text(format)) => import_text(args, table, format),
         Some(Found::Csv) => import_csv(args, table),
@@ -160,6 +163,63 @@ fn import_tracing(
     tape.keep()?;
     let outcome = Outcome::flawed_if(summary.counters.lost_events > 0);
     Ok((summary, outcome))
+}
+
+fn import_perf_data(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
+    let [path] = args.files.as_slice() else {
+        return Err(Failure::usage("a perf.data is one file; name one"));
+    };
+    if path == Path::new("-") {
+        return import_perf_stream(args, open_table(args)?);
+    }
+    let source = File::open(path).map_err(|error| Failure::at(path.display(), error))?;
+    import_perf(args, |options, sink, show| {
+        perf_data::import(source, options, sink, show)
+    })
+}
+
+fn import_perf_stream(
+    args: &ImportArgs,
+    source: Box<dyn BufRead>,
+) -> Result<(Summary, Outcome), Failure> {
+    import_perf(args, |options, sink, show| {
+        perf_data::import_stream(source, options, sink, show)
+    })
+}
+
+/// Imports a `perf.data`, from wherever `read` reads it.
+fn import_perf<W>(
+    args: &ImportArgs,
+    read: impl FnOnce(
+        &perf_data::Options,
+        File,
+        &mut dyn FnMut(&perf_data::Progress),
+    ) -> Result<(W, perf_data::Report), perf_data::PerfDataError>,
+) -> Result<(Summary, Outcome), Failure> {
+    refuse_without_offsets(args)?;
+    let options = perf_data::Options {
+        tool: TOOL.to_owned(),
+        level: args.level.into(),
+        layer: args.layer.map_or(Layer::Device, Layer::from),
+    };
+    let mut line = ProgressLine::new(false);
+    let mut show = |progress: &perf_data::Progress| {
+        line.show(&format!(
+            "{} read, {} events",
+            units::bytes(progress.bytes),
+            units::count(progress.events)
+        ));
+    };
+    let name = args.files[0].display();
+    let (tape, sink) = NewFile::begin(&args.output, args.force)?;
+    let (_, report) = read(&options, sink, &mut show).map_err(|error| Failure::at(&name, error))?;
+    tape.keep()?;
+    line.clear();
+    for warning in report.warnings() {
+        warn(format_args!("{name}: {warning}"));
+    }
+    let outcome = Outcome::flawed_if(report.is_flawed());
+    Ok((report.summary, outcome))
 }
 
 fn import_csv(args: &ImportArgs, source: Box<dyn BufRead>) -> Result<(Summary, Outcome), Failure> {

@@ -6,7 +6,9 @@
 pub mod blktrace;
 pub mod csv;
 pub mod etl;
+mod events;
 mod inits;
+pub mod perf_data;
 mod sorted;
 pub mod text;
 pub mod tracing;

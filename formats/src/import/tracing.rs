@@ -14,17 +14,15 @@ use std::io::{BufRead, Write};
 use thiserror::Error;
 
 use crate::event::{Event, SECTOR_BYTES, Step, parse_rwbs};
-use crate::pairing::{DeviceRules, Limits, Pairing};
-use crate::request::{DeviceIndex, Op, Process, Request};
-use crate::tape::{
-    Clock, Counters, Device, Header, Layer, Level, Loss, LossReason, Summary, TapeError, TapeWriter,
-};
+use crate::import::events::EventTape;
+use crate::request::{DeviceIndex, Op, Process};
+use crate::tape::{Clock, Header, Layer, Level, Summary, TapeError};
 use crate::tracepoint::BLOCK_TRACEPOINTS;
 
 /// Longest line that is read.
 const LONGEST_LINE: u64 = 64 << 10;
-/// Lines between two looks at what may leave the ordering window.
-const RELEASE_EVERY: u64 = 512;
+/// Lines between two calls of the progress callback.
+const PROGRESS_EVERY: u64 = 512;
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -105,26 +103,17 @@ pub fn import<W: Write>(
         }
         number += 1;
         run.line(&String::from_utf8_lossy(&bytes), number)?;
-        if number.is_multiple_of(RELEASE_EVERY) {
-            run.release()?;
+        if number.is_multiple_of(PROGRESS_EVERY) {
             progress(number);
         }
     }
     run.finish()
 }
 
-/// A tape in the making.
+/// An import under way.
 struct Run<'a, W: Write> {
     options: &'a Options,
-    writer: TapeWriter<W>,
-    pairing: Pairing,
-    /// Devices by number, in the order of their indexes.
-    devices: Vec<(u32, u32)>,
-    /// Time of the first event.
-    zero_ns: Option<u64>,
-    now_ns: u64,
-    events: u64,
-    released: Vec<Request>,
+    tape: EventTape<W>,
 }
 
 impl<'a, W: Write> Run<'a, W> {
@@ -144,28 +133,14 @@ impl<'a, W: Write> Run<'a, W> {
             ..Header::default()
         };
         Ok(Run {
-            writer: TapeWriter::create(sink, &header, &[], options.level)?,
-            pairing: Pairing::new(Vec::new(), Limits::default(), 0, None),
+            tape: EventTape::begin(sink, &header, options.level, options.layer)?,
             options,
-            devices: Vec::new(),
-            zero_ns: None,
-            now_ns: 0,
-            events: 0,
-            released: Vec::new(),
         })
     }
 
     fn line(&mut self, text: &str, number: u64) -> Result<(), TracingError> {
         if let Some(events) = lost(text) {
-            self.pairing.lost(self.now_ns);
-            self.writer.loss(Loss {
-                from_ns: self.now_ns,
-                to_ns: self.now_ns,
-                events,
-                requests: None,
-                reason: LossReason::RingFull,
-            })?;
-            return Ok(());
+            return Ok(self.tape.lost(events)?);
         }
         let Some(line) = Line::split(text) else {
             return Ok(());
@@ -176,16 +151,7 @@ impl<'a, W: Write> Run<'a, W> {
         let time_ns = self.time_ns(&line, number)?;
         let said = time_ns.zip(Said::read(line.rest, step));
         let Some((time_ns, said)) = said else {
-            self.undecodable();
-            return Ok(());
-        };
-        self.events += 1;
-        let zero_ns = *self.zero_ns.get_or_insert(time_ns);
-        // Lines of several processors may be a little out of order at the beginning.
-        let time_ns = time_ns.saturating_sub(zero_ns);
-        self.now_ns = self.now_ns.max(time_ns);
-        let Some(device) = self.device(said.device)? else {
-            self.undecodable();
+            self.tape.undecodable();
             return Ok(());
         };
         let process = || Process {
@@ -194,10 +160,10 @@ impl<'a, W: Write> Run<'a, W> {
         };
         let is_end = matches!(step, Step::RequestCompleted | Step::BioCompleted);
         let (op, flags) = said.op;
-        self.pairing.event(Event {
+        let event = Event {
             time_ns,
             step,
-            device,
+            device: DeviceIndex(0),
             op,
             flags,
             offset_bytes: said.offset_bytes,
@@ -206,8 +172,8 @@ impl<'a, W: Write> Run<'a, W> {
             error: is_end.then(|| said.last.trim_start_matches('-').parse().unwrap_or(0)),
             process: (step == Step::Queued).then(process),
             cgroup: None,
-        });
-        Ok(())
+        };
+        Ok(self.tape.event(said.device, event)?)
     }
 
     /// Time in nanoseconds on the trace's clock; `None` if it is none.
@@ -223,63 +189,14 @@ impl<'a, W: Write> Run<'a, W> {
             line: number,
             found: line.time.to_owned(),
         })?;
-        Ok(u64::try_from(ticks * 1_000_000 / u128::from(khz)).ok())
+        Ok(u64::try_from(ticks.saturating_mul(1_000_000) / u128::from(khz)).ok())
     }
 
-    fn device(&mut self, number: (u32, u32)) -> Result<Option<DeviceIndex>, TracingError> {
-        let known = self.devices.iter().position(|device| *device == number);
-        let at = known.unwrap_or(self.devices.len());
-        let Ok(index) = u16::try_from(at) else {
-            return Ok(None);
-        };
-        let index = DeviceIndex(index);
-        if known.is_none() {
-            self.devices.push(number);
-            let layer = self.options.layer;
-            self.writer.device(&Device {
-                index,
-                name: format!("{}:{}", number.0, number.1),
-                layer,
-                ..Device::default()
-            })?;
-            let rules = DeviceRules {
-                layer,
-                scattered_discards: true,
-                single_queue: false,
-                busy_at_start: true,
-            };
-            self.pairing.add_device(rules, self.now_ns);
+    fn finish(self) -> Result<(W, Summary), TracingError> {
+        match self.tape.events() {
+            0 => Err(TracingError::Empty),
+            _ => Ok(self.tape.finish()?),
         }
-        Ok(Some(index))
-    }
-
-    fn undecodable(&mut self) {
-        self.writer.count(&Counters {
-            undecodable: 1,
-            ..Counters::default()
-        });
-    }
-
-    fn release(&mut self) -> Result<(), TracingError> {
-        self.pairing.release(self.now_ns, &mut self.released);
-        self.write()
-    }
-
-    fn write(&mut self) -> Result<(), TracingError> {
-        for request in self.released.drain(..) {
-            self.writer.push(&request)?;
-        }
-        self.writer.count(&self.pairing.take_counters());
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<(W, Summary), TracingError> {
-        if self.events == 0 {
-            return Err(TracingError::Empty);
-        }
-        self.pairing.finish(&mut self.released);
-        self.write()?;
-        Ok(self.writer.finish()?)
     }
 }
 
@@ -383,6 +300,7 @@ impl<'a> Said<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Request;
     use crate::tape::{Block, TapeReader};
     use std::io::Cursor;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use iotape_formats::csv::COLUMNS;
 use iotape_formats::import::text::{self, TextFormat};
-use iotape_formats::import::tracing;
+use iotape_formats::import::{perf_data, tracing};
 use iotape_formats::tape;
 
 use crate::exit::Failure;
@@ -18,19 +18,23 @@ const SHOWN_BYTES: usize = 16;
 
 const KNOWN: &str = "this project's CSV (its first line names columns such as \
     time_ns,op,offset_bytes,length_bytes), the per-CPU files of blktrace, event trace logs of Windows \
-    (.etl), text of xperf's dumper, tables of wpaexporter, MSR Cambridge traces, and Linux' block events \
+    (.etl), text of xperf's dumper, tables of wpaexporter, MSR Cambridge traces, perf.data with block events, and Linux' block events \
     as text (trace_pipe, perf script --ns)";
 
 /// A format that can be read from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Csv,
+    PerfData,
     Text(TextFormat),
     Tracing,
 }
 
 /// The format of what begins with `start`.
 pub fn find(start: &[u8]) -> Option<Found> {
+    if perf_data::is_perf_data(start) {
+        return Some(Found::PerfData);
+    }
     if tracing::is_trace(start) {
         return Some(Found::Tracing);
     }
@@ -113,6 +117,8 @@ mod tests {
             ),
             (b"\xef\xbb\xbf\"op\", \"time_ns\"\r\n", csv),
             (b"Zeit,op\n", csv),
+            (b"PERFILE2h\0\0\0\0\0\0\0", Some(Found::PerfData)),
+            (b"2ELIFREP\0\0\0\0\0\0\0h", Some(Found::PerfData)),
             (b"a,b,c\n1,2,3\n", None),
             (b"time_ns;op\n", None),
             (b"\0\0\0\0", None),
