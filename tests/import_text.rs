@@ -68,7 +68,9 @@ fn what_is_no_trace_is_named_and_makes_no_tape() {
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("tape");
     let tape = tape.to_str().unwrap();
-    let random: Vec<u8> = (0..5000u32).map(|n| ((n * 7919) >> 3) as u8 | 0x80).collect();
+    let random: Vec<u8> = (0..5000u32)
+        .map(|n| ((n * 7919) >> 3) as u8 | 0x80)
+        .collect();
     let files: [(&str, &[u8], &str); 5] = [
         ("empty.etl", b"", "is empty; an .etl begins with a buffer"),
         (
