@@ -170,13 +170,16 @@ pub enum LayerArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum BackendArg {
-    /// perf: leaves nothing behind and needs the fewest rights.
+    /// bpf where it is built in and works, else perf: both leave nothing behind.
     Auto,
     /// Tracepoints through perf events.
     Perf,
     /// Tracepoints through an instance of ftrace: needs root, and sees what perf
     /// leaves out on some kernels.
     Ftrace,
+    /// Programs in the kernel that pair requests themselves: every latency, and control
+    /// groups. Only where it was built in (feature bpf).
+    Bpf,
 }
 
 impl From<BackendArg> for Backend {
@@ -185,6 +188,7 @@ impl From<BackendArg> for Backend {
             BackendArg::Auto => Backend::Auto,
             BackendArg::Perf => Backend::Perf,
             BackendArg::Ftrace => Backend::Ftrace,
+            BackendArg::Bpf => Backend::Bpf,
         }
     }
 }

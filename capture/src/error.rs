@@ -42,6 +42,14 @@ pub enum CaptureError {
         /// Name of the backend.
         backend: &'static str,
     },
+    /// The backend is not part of this program.
+    #[error(
+        "this program was built without the backend {backend}: build it with `cargo build --release --features {backend}` (it takes clang: apt install clang), or leave the backend to its default"
+    )]
+    NotBuilt {
+        /// Name of the backend, and of the feature.
+        backend: &'static str,
+    },
     /// No device was named.
     #[error("no device to record was named")]
     NoDevice,

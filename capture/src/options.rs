@@ -10,7 +10,8 @@ use crate::Bounds;
 /// How events come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// [`Backend::Perf`], which leaves nothing behind and needs the fewest rights.
+    /// [`Backend::Bpf`] where it is built in and works, else [`Backend::Perf`]. Both leave nothing
+    /// behind.
     #[default]
     Auto,
     /// Tracepoints through `perf_event_open`: all that is armed hangs on file descriptors.
@@ -18,6 +19,9 @@ pub enum Backend {
     /// Tracepoints through an instance of ftrace: sees what perf leaves out in some tasks. Needs root;
     /// the instance is removed by a process of its own, however this one ends.
     Ftrace,
+    /// Programs in the kernel that pair requests by themselves: each has its own latency, process and
+    /// control group. Needs the feature `bpf`.
+    Bpf,
 }
 
 impl Backend {
@@ -26,6 +30,7 @@ impl Backend {
         match self {
             Backend::Auto | Backend::Perf => "perf",
             Backend::Ftrace => "ftrace",
+            Backend::Bpf => "bpf",
         }
     }
 }

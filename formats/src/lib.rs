@@ -12,6 +12,7 @@
 //! counted rather than dropped.
 
 #![forbid(unsafe_code)]
+pub mod arrivals;
 pub mod blktrace;
 pub mod byte_order;
 pub mod csv;

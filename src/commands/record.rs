@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cli::RecordArgs;
 use crate::commands::info::Info;
-use crate::commands::recording::{End, is_lossy, source_options, warn_of_unpaired};
+use crate::commands::recording::{End, is_lossy, source_options, start, warn_of_unpaired};
 use crate::commands::{print, print_json, print_json_line};
 use crate::exit::{Failure, Outcome, warn};
 use crate::live::{Form, View, Watched};
@@ -30,7 +30,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     let signals = Signals::catch(form == Some(Form::Screen))?;
     let user = User::choose(args.source.user.as_deref()).map_err(Failure::usage)?;
     // The tape is made only once the kernel lets us record, and events wait in its rings meanwhile.
-    let session = Session::start(&options(args)?).map_err(Failure::new)?;
+    let session = start(&options(args)?)?;
     let segmented = args.rotate.is_some();
     let mut files = TapeFiles::create(&args.output, segmented, args.force).map_err(Failure::new)?;
     // From here on the tape is written without any right to trace.

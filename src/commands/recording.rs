@@ -1,6 +1,6 @@
 //! What `record` and `top` share: what they are asked to watch, and what they say at the end.
 
-use iotape_capture::{Options, Report, Warning};
+use iotape_capture::{CaptureError, Options, Report, Session, Warning};
 use iotape_formats::tape::Layer;
 use serde::Serialize;
 
@@ -23,12 +23,21 @@ pub fn source_options(args: &SourceArgs) -> Result<Options, Failure> {
     })
 }
 
+/// Arms what these options need.
+pub fn start(options: &Options) -> Result<Session, Failure> {
+    Session::start(options).map_err(|error| match error {
+        CaptureError::NotBuilt { .. } => Failure::usage(error),
+        error => Failure::new(error),
+    })
+}
+
 /// What only another system's recorder can honour.
 fn refuse_on_windows(args: &SourceArgs) -> Result<(), Failure> {
     let refused = match args.backend {
         _ if !cfg!(windows) => return Ok(()),
         BackendArg::Perf => "--backend perf",
         BackendArg::Ftrace => "--backend ftrace",
+        BackendArg::Bpf => "--backend bpf",
         BackendArg::Auto if args.ring.is_some() => "--ring",
         BackendArg::Auto => return Ok(()),
     };
@@ -54,7 +63,7 @@ pub fn warn_of_unpaired(report: &Report, backend: BackendArg) {
     if unpaired > 64 && unpaired > requests / 100 {
         let remedy = match backend {
             BackendArg::Auto | BackendArg::Perf => "; --backend ftrace may see them",
-            BackendArg::Ftrace => "",
+            BackendArg::Ftrace | BackendArg::Bpf => "",
         };
         warn(format_args!(
             "{} of {} requests have no completion: the kernel dropped events that it did not \

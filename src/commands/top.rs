@@ -5,7 +5,7 @@ use std::sync::Arc;
 use iotape_capture::{Report, Session, User};
 
 use crate::cli::TopArgs;
-use crate::commands::recording::{End, is_lossy, source_options, warn_of_unpaired};
+use crate::commands::recording::{End, is_lossy, source_options, start, warn_of_unpaired};
 use crate::commands::{print, print_json_line};
 use crate::exit::{Failure, Outcome, warn};
 use crate::live::{Form, View, Watched};
@@ -16,7 +16,7 @@ pub fn run(args: &TopArgs) -> Result<Outcome, Failure> {
     let form = Form::choose(args.json);
     let signals = Signals::catch(form == Form::Screen)?;
     let user = User::choose(args.source.user.as_deref()).map_err(Failure::usage)?;
-    let session = Session::start(&source_options(&args.source)?).map_err(Failure::new)?;
+    let session = start(&source_options(&args.source)?)?;
     user.take_over(None).map_err(Failure::new)?;
     let known = session.warnings().to_vec();
     for warning in &known {

@@ -46,6 +46,16 @@ pub(super) struct Opened {
 }
 
 impl Plan {
+    /// No tracepoints: a backend that knows them itself.
+    #[cfg(feature = "bpf")]
+    pub fn none(ring_bytes: usize, missing: Vec<&'static str>) -> Plan {
+        Plan {
+            tracepoints: Vec::new(),
+            missing,
+            ring_bytes,
+        }
+    }
+
     /// Decides on the tracepoints for these devices and reads their layouts.
     pub fn new(
         devices: &[BlockDevice],

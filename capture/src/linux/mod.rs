@@ -5,6 +5,8 @@
 //! by a process of its own.
 
 mod arm;
+#[cfg(feature = "bpf")]
+mod bpf;
 mod clock;
 mod devices;
 mod doctor;

@@ -15,7 +15,7 @@ use super::clock;
 use super::devices::BlockDevice;
 use super::processes::Processes;
 use super::session::Session;
-use super::source::{Decoded, Lost, Sample, Source, Told};
+use super::source::{Decoded, Finished, Lost, Sample, Source, Told};
 use super::threads::Threads;
 use super::writer::{Batch, Writer, WriterGone};
 use crate::{Ended, Observer, Progress, Warning};
@@ -76,6 +76,11 @@ struct Intake {
     threads: Threads,
     counters: Counters,
     losses: Vec<Loss>,
+    /// Requests that a backend paired itself.
+    finished: Vec<Request>,
+    own_pid: u32,
+    /// When the recording ended for its requests, on the tape's clock.
+    end_ns: u64,
     /// Requests whose beginning was lost, as long as the kernel tells.
     lost_requests: Option<u64>,
     /// Time 0 of the tape on the monotonic clock.
@@ -124,6 +129,9 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
                 threads: Threads::default(),
                 counters: Counters::default(),
                 losses: Vec::new(),
+                finished: Vec::new(),
+                own_pid: std::process::id(),
+                end_ns: u64::MAX,
                 lost_requests: Some(0),
                 zero_ns: zero.time_ns,
                 start_ns,
@@ -164,7 +172,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             }
             if let Some((end_ns, ended)) = self.ending {
                 let all_taken = now_ns > end_ns.saturating_add(2 * MARGIN_NS);
-                let idle = all_taken && self.intake.pairing.in_flight() == 0;
+                let idle = all_taken && self.in_flight() == 0;
                 if idle || now_ns > end_ns.saturating_add(GRACE_NS) {
                     self.last_round(observer)?;
                     return Ok(ended);
@@ -229,7 +237,6 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             _ => now_ns,
         };
         self.intake
-            .pairing
             .end_at(end_ns.saturating_sub(self.intake.zero_ns));
         self.ending = Some((end_ns, ended));
     }
@@ -265,7 +272,31 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         self.send(observer)
     }
 
+    /// Requests that began and are not done.
+    fn in_flight(&mut self) -> u64 {
+        let elsewhere = self.source.in_flight();
+        let elsewhere: u64 = elsewhere.iter().map(|(_, open)| open).sum();
+        self.intake.pairing.in_flight() as u64 + elsewhere
+    }
+
+    /// The same, of each device.
+    fn in_flight_by_device(&mut self) -> Vec<u64> {
+        let of_pairing = self.intake.pairing.in_flight_by_device();
+        let mut in_flight: Vec<u64> = of_pairing.iter().map(|open| *open as u64).collect();
+        for (dev, open) in self.source.in_flight() {
+            for (device, sum) in self.intake.devices.iter().zip(&mut in_flight) {
+                *sum += if device.reported.in_kernel() == dev {
+                    open
+                } else {
+                    0
+                };
+            }
+        }
+        in_flight
+    }
+
     fn send(&mut self, observer: &mut dyn Observer) -> Result<(), WriterGone> {
+        self.batch.requests.append(&mut self.intake.finished);
         self.batch.counters = self.intake.pairing.take_counters();
         self.batch
             .counters
@@ -301,7 +332,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         }
         // In step with the start, however late this time is.
         self.told_ns = now_ns - since_ns % interval_ns;
-        let in_flight = self.intake.pairing.in_flight_by_device();
+        let (in_flight, in_flight_by_device) = (self.in_flight(), self.in_flight_by_device());
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.start_ns)),
             requests: self.totals.requests,
@@ -309,8 +340,8 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             lost_events: self.totals.lost_events,
             lost_requests: self.intake.lost_requests,
             tape_bytes: self.writer.bytes(),
-            in_flight: self.intake.pairing.in_flight() as u64,
-            in_flight_by_device: in_flight.iter().map(|open| *open as u64).collect(),
+            in_flight,
+            in_flight_by_device,
             segments: self.writer.segments(),
         });
     }
@@ -354,6 +385,8 @@ impl Intake {
         match told {
             Told::Sample(sample) => self.sample(plan, &sample),
             Told::Event(decoded) => self.decoded(&decoded),
+            Told::Request(request) => self.finished(&request),
+            Told::Counted(counters) => self.counters.add(&counters),
             Told::GapBegins => self.pairing.gap_begins(),
             Told::GapEnds => self.pairing.gap_ends(),
             Told::Lost(lost) => self.lost(lost),
@@ -425,6 +458,53 @@ impl Intake {
                 ..reported.clone()
             });
         }
+    }
+
+    /// Takes a request that is paired already, for each recorded device that it is on.
+    fn finished(&mut self, seen: &Finished<'_>) {
+        if seen.time_ns < self.start_ns {
+            // Its beginning was not recorded.
+            self.counters.unpaired_completions += u64::from(seen.latency_ns.is_some());
+            return;
+        }
+        let time_ns = seen.time_ns - self.zero_ns;
+        let pid = seen.process.map(|(pid, _)| pid);
+        if time_ns > self.end_ns || pid == Some(self.own_pid) {
+            return;
+        }
+        for index in 0..self.devices.len() {
+            let device = &self.devices[index];
+            if device.reported.in_kernel() != seen.dev {
+                continue;
+            }
+            let offset = device.offset_of(seen.offset_bytes, seen.length_bytes);
+            let (Some(offset_bytes), Ok(index)) = (offset, u16::try_from(index)) else {
+                continue;
+            };
+            self.counters.unpaired_issues += u64::from(seen.latency_ns.is_none());
+            self.finished.push(Request {
+                time_ns,
+                device: DeviceIndex(index),
+                op: seen.op,
+                flags: seen.flags,
+                offset_bytes,
+                length_bytes: seen.length_bytes,
+                latency_ns: seen.latency_ns,
+                queue_ns: seen.queue_ns,
+                process: seen
+                    .process
+                    .map(|(pid, name)| self.processes.get(pid, name)),
+                cgroup: seen.cgroup,
+                cpu: Some(seen.cpu),
+                error: seen.error,
+            });
+        }
+    }
+
+    /// What begins later is not recorded.
+    fn end_at(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+        self.pairing.end_at(end_ns);
     }
 
     fn process_of(&mut self, submitter: &Submitter<'_>, time_ns: u64) -> Option<Process> {

@@ -72,6 +72,62 @@ pub(super) fn ftrace_error(action: &str, source: io::Error) -> CaptureError {
     CaptureError::System { action, source }
 }
 
+/// The kernel's type information cannot be read.
+#[cfg(feature = "bpf")]
+pub(super) fn btf_error(source: io::Error) -> CaptureError {
+    CaptureError::System {
+        action: format!(
+            "reading the kernel's types in {} (it takes a kernel with CONFIG_DEBUG_INFO_BTF; \
+             --backend perf does without)",
+            super::bpf::VMLINUX
+        ),
+        source,
+    }
+}
+
+/// The kernel refused BPF programs, or the object does not fit it.
+#[cfg(feature = "bpf")]
+pub(super) fn bpf_error(
+    action: &'static str,
+    error: &(dyn std::error::Error + 'static),
+) -> CaptureError {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let refused = causes.clone().any(|error| {
+        let system = error.downcast_ref::<io::Error>();
+        // EACCES is the verifier's: a program that it does not accept.
+        system.is_some_and(|error| error.raw_os_error() == Some(libc::EPERM))
+    });
+    if refused {
+        return CaptureError::Permission {
+            action,
+            missing: "CAP_BPF and CAP_PERFMON (or the kernel is locked down to confidentiality)"
+                .to_owned(),
+            remedy: bpf_remedy(),
+        };
+    }
+    let said: Vec<String> = causes.map(ToString::to_string).collect();
+    CaptureError::System {
+        action: action.to_owned(),
+        source: io::Error::other(said.join(": ")),
+    }
+}
+
+/// How to get the rights that BPF programs need.
+#[cfg(feature = "bpf")]
+pub(super) fn bpf_remedy() -> String {
+    format!(
+        "run it as root (sudo), or once: setcap cap_bpf,cap_perfmon+ep {}",
+        program()
+    )
+}
+
+/// The way to this program.
+fn program() -> String {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().map(|path| path.to_string_lossy());
+    program.map_or("PROGRAM".to_owned(), |path| path.into_owned())
+}
+
 /// Level of `kernel.perf_event_paranoid`.
 pub(super) fn paranoid() -> Option<i32> {
     fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
@@ -83,13 +139,10 @@ pub(super) fn paranoid() -> Option<i32> {
 
 /// How to get the rights that recording needs.
 pub(super) fn remedy() -> String {
-    let program = std::env::current_exe().ok();
-    let program = program
-        .as_deref()
-        .map_or("PROGRAM".into(), |path| path.to_string_lossy());
     format!(
         "run it as root (sudo), or once: mount -t tracefs tracefs /sys/kernel/tracing; \
-         setcap cap_perfmon,cap_dac_read_search,cap_ipc_lock+ep {program}"
+         setcap cap_perfmon,cap_dac_read_search,cap_ipc_lock+ep {}",
+        program()
     )
 }
 

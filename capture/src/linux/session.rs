@@ -48,19 +48,17 @@ impl Session {
     pub fn start(options: &Options) -> Result<Session, CaptureError> {
         check(options)?;
         let devices = find_devices(options)?;
-        let tracefs = TraceFs::open().map_err(rights::tracefs_error)?;
-        let plan = Plan::new(&devices, options.ring_bytes, &tracefs)?;
         let zero = clock::moment();
-        let source: Box<dyn Source> = match options.backend {
-            Backend::Auto | Backend::Perf => Box::new(perf_rings(&plan, zero.time_ns)?),
-            Backend::Ftrace => Box::new(Buffers::arm(&plan, &tracefs, zero.time_ns)?),
-        };
+        let armed = arm_backend(options, &devices, zero.time_ns)?;
         let warnings = starting_warnings(options, &devices);
         Ok(Session {
-            options: options.clone(),
+            options: Options {
+                backend: armed.backend,
+                ..options.clone()
+            },
             devices,
-            plan,
-            source,
+            plan: armed.plan,
+            source: armed.source,
             zero,
             start_ns: clock::monotonic_ns(),
             warnings,
@@ -164,7 +162,10 @@ impl Session {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
         let release = uname.release().to_string_lossy();
-        let mut notes = vec!["the tracepoints do not tell control groups".to_owned()];
+        let mut notes = Vec::new();
+        if self.options.backend != Backend::Bpf {
+            notes.push("the tracepoints do not tell control groups".to_owned());
+        }
         if self.options.backend == Backend::Ftrace {
             notes.push(
                 "the thread is recorded: where it ended before its process was looked up, its number \
@@ -205,6 +206,66 @@ impl Session {
             },
         }
     }
+}
+
+/// What collects events from here on.
+struct Armed {
+    /// The backend that was taken.
+    backend: Backend,
+    plan: Plan,
+    source: Box<dyn Source>,
+}
+
+fn arm_backend(
+    options: &Options,
+    devices: &[BlockDevice],
+    now_ns: u64,
+) -> Result<Armed, CaptureError> {
+    match options.backend {
+        Backend::Bpf => return attach_bpf(options, devices, now_ns),
+        // Where it does not work, perf may; if that does not either, its error says what helps.
+        Backend::Auto if cfg!(feature = "bpf") => {
+            if let Ok(armed) = attach_bpf(options, devices, now_ns) {
+                return Ok(armed);
+            }
+        }
+        Backend::Auto | Backend::Perf | Backend::Ftrace => {}
+    }
+    let tracefs = TraceFs::open().map_err(rights::tracefs_error)?;
+    let plan = Plan::new(devices, options.ring_bytes, &tracefs)?;
+    let (backend, source): (_, Box<dyn Source>) = match options.backend {
+        Backend::Ftrace => (
+            Backend::Ftrace,
+            Box::new(Buffers::arm(&plan, &tracefs, now_ns)?),
+        ),
+        _ => (Backend::Perf, Box::new(perf_rings(&plan, now_ns)?)),
+    };
+    Ok(Armed {
+        backend,
+        plan,
+        source,
+    })
+}
+
+#[cfg(feature = "bpf")]
+fn attach_bpf(
+    options: &Options,
+    devices: &[BlockDevice],
+    now_ns: u64,
+) -> Result<Armed, CaptureError> {
+    let bpf = super::bpf::Bpf::attach(devices, options.ring_bytes, now_ns)?;
+    Ok(Armed {
+        backend: Backend::Bpf,
+        plan: Plan::none(options.ring_bytes, bpf.missing().to_vec()),
+        source: Box::new(bpf),
+    })
+}
+
+#[cfg(not(feature = "bpf"))]
+fn attach_bpf(_: &Options, _: &[BlockDevice], _: u64) -> Result<Armed, CaptureError> {
+    Err(CaptureError::NotBuilt {
+        backend: Backend::Bpf.name(),
+    })
 }
 
 /// Opens and arms the tracepoints on all processors.

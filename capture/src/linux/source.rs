@@ -3,7 +3,8 @@
 use std::fmt;
 
 use iotape_formats::event::Event;
-use iotape_formats::tape::LossReason;
+use iotape_formats::request::{Flags, Op};
+use iotape_formats::tape::{Counters, LossReason};
 use rustix::event::Timespec;
 
 use super::arm::Plan;
@@ -19,6 +20,12 @@ pub(super) enum Told<'a> {
         reason = "for backends whose kernel side decodes; blktrace's comes next"
     )]
     Event(Decoded<'a>),
+    #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "only BPF pairs"))]
+    /// A request that the backend has paired itself; in the order of their times.
+    Request(Finished<'a>),
+    #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "only BPF counts"))]
+    /// What the backend counted itself.
+    Counted(Counters),
     /// From here on records may be missing.
     GapBegins,
     /// Records were dropped.
@@ -51,6 +58,28 @@ pub(super) struct Decoded<'a> {
     pub comm: &'a [u8],
 }
 
+/// A request from its beginning to its end.
+#[derive(Debug)]
+pub(super) struct Finished<'a> {
+    /// Number of its device, as the kernel keeps it.
+    pub dev: u32,
+    /// When it was issued, or queued (queue layer), on the monotonic clock.
+    pub time_ns: u64,
+    /// `None`: it was not seen to be done.
+    pub latency_ns: Option<u64>,
+    pub queue_ns: Option<u64>,
+    pub op: Op,
+    pub flags: Flags,
+    pub offset_bytes: u64,
+    pub length_bytes: u64,
+    /// Number and name of the process that submitted.
+    pub process: Option<(u32, &'a [u8])>,
+    pub cgroup: Option<u64>,
+    pub cpu: u32,
+    /// `None` where it was not seen to be done.
+    pub error: Option<u32>,
+}
+
 /// Records that were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lost {
@@ -79,6 +108,11 @@ pub(super) trait Source: fmt::Debug + Send {
 
     /// At the end: what was dropped and not told yet.
     fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>));
+
+    /// Requests that the backend pairs itself and that are under way, by the kernel's numbers of devices.
+    fn in_flight(&mut self) -> Vec<(u32, u64)> {
+        Vec::new()
+    }
 
     /// Takes up processors that came online, and tells those on which events are missing.
     fn add_processors(&mut self, plan: &Plan, now_ns: u64) -> Vec<u32>;

@@ -1,11 +1,15 @@
 //! The unsafe part: system calls that no safe library offers.
 
+#[cfg(feature = "bpf")]
+mod mapped;
 mod perf;
 mod process;
 
 use std::io;
 use std::os::fd::AsRawFd;
 
+#[cfg(feature = "bpf")]
+pub(super) use mapped::MappedArray;
 #[cfg(test)]
 pub(super) use perf::{HEAD_OFFSET, TAIL_OFFSET};
 pub(super) use perf::{Ring, TracepointEvent};

@@ -1,0 +1,79 @@
+//! How large tables and rings are, and what the programs know of the devices.
+
+use crate::linux::devices::BlockDevice;
+use iotape_formats::tape::Layer;
+
+use super::record::WORDS;
+
+/// Devices that the programs tell apart.
+const MOST: usize = 64;
+/// Slots for bios: those that wait for a request are many.
+const BIO_SLOTS: usize = 1 << 16;
+/// Bounds of the slots for requests, of which a device has a fixed number.
+const REQUEST_SLOTS: std::ops::RangeInclusive<usize> = 1 << 12..=1 << 18;
+const QUEUE_LAYER: u8 = 1;
+const WITHOUT_FUA: u8 = 2;
+
+/// What the programs are to know.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// By the number with which they are reported: a disk and its partitions are one.
+    pub devices: Vec<Recorded>,
+    pub processors: usize,
+    /// Powers of two.
+    pub request_slots: usize,
+    pub bio_slots: usize,
+    pub ring_slots: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub dev: u32,
+    pub queue_layer: bool,
+    has_fua: bool,
+}
+
+impl Layout {
+    pub fn new(devices: &[BlockDevice], processors: usize, ring_bytes: usize) -> Layout {
+        let mut recorded: Vec<Recorded> = Vec::new();
+        let mut tags = 0;
+        for device in devices {
+            let dev = device.reported.in_kernel();
+            if recorded.iter().any(|known| known.dev == dev) || recorded.len() == MOST {
+                continue;
+            }
+            tags += device.tags();
+            recorded.push(Recorded {
+                dev,
+                queue_layer: device.layer == Layer::Queue,
+                has_fua: device.has_fua(),
+            });
+        }
+        let (least, most) = REQUEST_SLOTS.into_inner();
+        Layout {
+            devices: recorded,
+            processors,
+            // Four for each, so that windows of slots do not fill up.
+            request_slots: (4 * tags).next_power_of_two().clamp(least, most),
+            bio_slots: BIO_SLOTS,
+            ring_slots: ring_bytes / (8 * WORDS),
+        }
+    }
+
+    pub fn numbers(&self) -> [u32; MOST] {
+        let mut numbers = [0; MOST];
+        for (number, device) in numbers.iter_mut().zip(&self.devices) {
+            *number = device.dev;
+        }
+        numbers
+    }
+
+    pub fn modes(&self) -> [u8; MOST] {
+        let mut modes = [0; MOST];
+        for (mode, device) in modes.iter_mut().zip(&self.devices) {
+            *mode = if device.queue_layer { QUEUE_LAYER } else { 0 }
+                | if device.has_fua { 0 } else { WITHOUT_FUA };
+        }
+        modes
+    }
+}

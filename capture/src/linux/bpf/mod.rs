@@ -1,0 +1,341 @@
+//! Requests paired in the kernel: BPF programs on the block tracepoints see the request itself, so that
+//! each has its own latency whatever else is under way, and hand over one record for each.
+//!
+//! ```text
+//! programs on tracepoints ── tables of what is under way (by pointer)
+//!        │ at the end of a request: 64 bytes
+//!        ▼
+//! ring of the processor at hand, mapped ── slices of time ── requests in order
+//! ```
+//!
+//! The programs lock and allocate nothing, and wake nobody until a ring is half full. A ring that is
+//! full loses the newest record, which is counted on its processor: how many requests are missing is
+//! known exactly, and a loss puts no other request in doubt.
+
+mod kernel_values;
+mod layout;
+mod programs;
+mod record;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iotape_formats::arrivals::Arrivals;
+use iotape_formats::tape::{Counters, LossReason};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::kernel_values::KernelValues;
+use self::layout::Layout;
+use self::programs::Programs;
+use self::record::{KEY, LAST, Record, WORDS};
+use super::arm::{self, Plan};
+use super::devices::BlockDevice;
+use super::source::{Lost, Source, Told};
+use crate::CaptureError;
+
+pub(super) use self::kernel_values::VMLINUX;
+
+/// How long a request waits for earlier ones, and how many wait.
+const HOLD_NS: u64 = 1_000_000_000;
+const WAITING: usize = 256 << 10;
+/// A bio that waited longer for its request than this was not seen to get one.
+const FORGET_NS: u64 = 60_000_000_000;
+/// How often what was missed, and what is forgotten, is looked for.
+const LOOK_NS: u64 = 1_000_000_000;
+const SWEEP_NS: u64 = 10_000_000_000;
+
+/// Words of what a processor tells (`struct processor`), and their places.
+const PROCESSOR_WORDS: usize = 32;
+const HEAD: usize = 0;
+const LOST: usize = 1;
+const UNTRACKED: usize = 2;
+const UNPAIRED: usize = 3;
+const MERGES: usize = 4;
+const SPLITS: usize = 5;
+const REQUEUES: usize = 6;
+const FLUSH_WISHES: usize = 7;
+const FLUSHES: usize = 8;
+const TAIL: usize = 16;
+
+/// The programs, and what they have told.
+#[derive(Debug)]
+pub(super) struct Bpf {
+    programs: Programs,
+    layout: Layout,
+    values: KernelValues,
+    arrivals: Arrivals<Record>,
+    /// Up to here each processor's ring was read.
+    tails: Vec<u64>,
+    seen: Seen,
+    drained_ns: u64,
+    looked_ns: u64,
+    swept_ns: u64,
+}
+
+/// The sums over all processors that are accounted for.
+#[derive(Debug, Default)]
+struct Seen {
+    lost: u64,
+    misses: u64,
+    unpaired: u64,
+    merges: u64,
+    splits: u64,
+    requeues: u64,
+    coalesced_flushes: u64,
+}
+
+impl Bpf {
+    /// Loads the programs for these devices and attaches them.
+    pub fn attach(
+        devices: &[BlockDevice],
+        ring_bytes: usize,
+        now_ns: u64,
+    ) -> Result<Bpf, CaptureError> {
+        let system = |action: &str| {
+            let action = action.to_owned();
+            move |source| CaptureError::System { action, source }
+        };
+        let possible = arm::possible_cpus().map_err(system("reading the list of processors"))?;
+        let processors = possible.iter().max().map_or(1, |last| *last as usize + 1);
+        let values = KernelValues::read().map_err(super::rights::btf_error)?;
+        let layout = Layout::new(devices, processors, ring_bytes);
+        Ok(Bpf {
+            programs: Programs::attach(&layout)?,
+            tails: vec![0; processors],
+            layout,
+            values,
+            arrivals: Arrivals::new(HOLD_NS, WAITING),
+            seen: Seen::default(),
+            drained_ns: now_ns,
+            looked_ns: now_ns,
+            swept_ns: now_ns,
+        })
+    }
+
+    /// Tracepoints that the kernel does not have: what they count is missing.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.programs.missing
+    }
+
+    /// Takes what the rings have.
+    fn take_records(&mut self) {
+        let (rings, processors) = (
+            self.programs.rings.words(),
+            self.programs.processors.words(),
+        );
+        let (slots, shift) = (
+            self.layout.ring_slots,
+            self.layout.ring_slots.trailing_zeros(),
+        );
+        for (cpu, tail) in self.tails.iter_mut().enumerate() {
+            let begun = *tail;
+            let told = &processors[cpu * PROCESSOR_WORDS..][..PROCESSOR_WORDS];
+            let ring = &rings[cpu * slots * WORDS..][..slots * WORDS];
+            let head = told[HEAD].load(Ordering::Acquire);
+            while *tail < head {
+                let slot = (*tail as usize & (slots - 1)) * WORDS;
+                let words = &ring[slot..slot + WORDS];
+                let lap = 1 + (*tail >> shift & 1);
+                // What is reserved and not written yet comes next time.
+                if words[LAST].load(Ordering::Acquire) >> 56 != lap {
+                    break;
+                }
+                let record = read(words);
+                self.arrivals.add(record.time_ns(), record);
+                *tail += 1;
+            }
+            if *tail != begun {
+                told[TAIL].store(*tail, Ordering::Release);
+            }
+        }
+    }
+
+    /// Hands on what need not wait at `now_ns`.
+    fn hand_on(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        let (layout, values) = (&self.layout, &self.values);
+        let late = self.arrivals.release(now_ns, &mut |record: Record| {
+            let Some(device) = layout.devices.get(record.device()) else {
+                told(Told::Counted(Counters {
+                    undecodable: 1,
+                    ..Counters::default()
+                }));
+                return;
+            };
+            let name = record.name();
+            told(Told::Request(record.decode(device.dev, &name, values)));
+        });
+        if late > 0 {
+            told(Told::Counted(Counters {
+                late,
+                ..Counters::default()
+            }));
+        }
+    }
+
+    fn sum(&self, place: usize) -> u64 {
+        let words = self.programs.processors.words().iter();
+        let of_each = words.skip(place).step_by(PROCESSOR_WORDS);
+        of_each.map(|word| word.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Tells what was counted since the last time.
+    fn tell_counts(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        let lost = self.sum(LOST) + self.sum(UNTRACKED);
+        self.tell_lost(lost, now_ns, told);
+        let saved = self.sum(FLUSH_WISHES).saturating_sub(self.sum(FLUSHES));
+        let (sums, seen) = (
+            [UNPAIRED, MERGES, SPLITS, REQUEUES].map(|place| self.sum(place)),
+            &mut self.seen,
+        );
+        let more = |seen: &mut u64, sum: u64| {
+            let more = sum.saturating_sub(*seen);
+            *seen += more;
+            more
+        };
+        let counters = Counters {
+            unpaired_completions: more(&mut seen.unpaired, sums[0]),
+            merges: more(&mut seen.merges, sums[1]),
+            splits: more(&mut seen.splits, sums[2]),
+            requeues: more(&mut seen.requeues, sums[3]),
+            coalesced_flushes: more(&mut seen.coalesced_flushes, saved),
+            ..Counters::default()
+        };
+        if counters != Counters::default() {
+            told(Told::Counted(counters));
+        }
+    }
+
+    fn tell_lost(&mut self, lost: u64, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        let requests = lost - self.seen.lost;
+        if requests > 0 {
+            self.seen.lost = lost;
+            told(Told::Lost(Lost {
+                from_ns: self.drained_ns,
+                to_ns: now_ns,
+                events: requests,
+                requests: Some(requests),
+                reason: LossReason::RingFull,
+            }));
+        }
+    }
+
+    /// Tells which calls of programs the kernel left out.
+    fn tell_misses(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        let misses = self.programs.misses();
+        if misses > self.seen.misses {
+            told(Told::Lost(Lost {
+                from_ns: self.looked_ns,
+                to_ns: now_ns,
+                events: misses - self.seen.misses,
+                requests: None,
+                reason: LossReason::Unknown,
+            }));
+            self.seen.misses = misses;
+        }
+    }
+
+    fn look(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        self.tell_misses(now_ns, told);
+        self.looked_ns = now_ns;
+        if now_ns.saturating_sub(self.swept_ns) >= SWEEP_NS {
+            self.swept_ns = now_ns;
+            self.sweep(now_ns);
+        }
+    }
+
+    /// Forgets what was queued for the device layer and never became a request that was seen.
+    fn sweep(&self, now_ns: u64) {
+        for slot in self.programs.bios.words().chunks_exact(WORDS) {
+            let key = slot[KEY].load(Ordering::Acquire);
+            if key == 0 {
+                continue;
+            }
+            let record = read(slot);
+            let forgotten = record.time_ns() < now_ns.saturating_sub(FORGET_NS);
+            if forgotten && !self.is_at_queue_layer(&record) {
+                // If it is just being taken, the kernel has the slot.
+                let _ = slot[KEY].compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn is_at_queue_layer(&self, record: &Record) -> bool {
+        let device = self.layout.devices.get(record.device());
+        device.is_some_and(|device| device.queue_layer)
+    }
+
+    /// Requests that are under way, at their own layer.
+    fn under_way(&self, each: &mut dyn FnMut(Record)) {
+        for slot in self.programs.requests.words().chunks_exact(WORDS) {
+            if slot[KEY].load(Ordering::Acquire) != 0 {
+                each(read(slot).without_end());
+            }
+        }
+        if !self.layout.devices.iter().any(|device| device.queue_layer) {
+            return;
+        }
+        for slot in self.programs.bios.words().chunks_exact(WORDS) {
+            if slot[KEY].load(Ordering::Acquire) == 0 {
+                continue;
+            }
+            let record = read(slot).without_end().without_queue();
+            if self.is_at_queue_layer(&record) {
+                each(record);
+            }
+        }
+    }
+}
+
+impl Source for Bpf {
+    fn wait(&mut self, timeout: &Timespec) {
+        let mut polled = [PollFd::new(&self.programs.wake, PollFlags::IN)];
+        // An interrupted wait is just a short one.
+        let _ = poll(&mut polled, Some(timeout));
+        while self.programs.wake.next().is_some() {}
+    }
+
+    fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        self.take_records();
+        self.tell_counts(until_ns, told);
+        self.drained_ns = until_ns;
+        if until_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
+            self.look(until_ns, told);
+        }
+        self.hand_on(until_ns, told);
+    }
+
+    fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        self.take_records();
+        self.tell_counts(now_ns, told);
+        self.tell_misses(now_ns, told);
+        let mut left = Vec::new();
+        self.under_way(&mut |record| left.push(record));
+        for record in left {
+            self.arrivals.add(record.time_ns(), record);
+        }
+        self.hand_on(u64::MAX, told);
+    }
+
+    fn in_flight(&mut self) -> Vec<(u32, u64)> {
+        let mut counts = vec![0; self.layout.devices.len()];
+        self.under_way(&mut |record| {
+            if let Some(count) = counts.get_mut(record.device()) {
+                *count += 1;
+            }
+        });
+        let devices = self.layout.devices.iter().map(|device| device.dev);
+        devices.zip(counts).collect()
+    }
+
+    fn add_processors(&mut self, _plan: &Plan, _now_ns: u64) -> Vec<u32> {
+        // All that can be have their ring.
+        Vec::new()
+    }
+}
+
+fn read(words: &[AtomicU64]) -> Record {
+    let mut record = [0; WORDS];
+    for (word, shared) in record.iter_mut().zip(words) {
+        *word = shared.load(Ordering::Relaxed);
+    }
+    Record(record)
+}
