@@ -236,13 +236,25 @@ pub struct ExportArgs {
     /// The format.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
+    /// Columns to add to the CSV behind the others: names where the tape has them, else numbers.
+    #[arg(long, value_enum, value_name = "COLUMN", value_delimiter = ',')]
+    pub with: Vec<MoreColumn>,
     /// Where to write; standard output when left out, or -. For blktrace, what stands before .blktrace.N
     /// in the names of its files.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+/// A column that CSV has only when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MoreColumn {
+    /// The control group.
+    Cgroup,
+    /// The file.
+    File,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// One request a line, columns named in the first.
     Csv,
@@ -387,9 +399,12 @@ pub struct EditArgs {
     /// Divide times by this: at 2 the tape lasts half as long.
     #[arg(long, value_name = "X", value_parser = speed)]
     pub speed: Option<f64>,
-    /// Remove the names of the host and of processes, and move offsets.
+    /// Remove the names of the host, processes, control groups and files, and move offsets.
     #[arg(long)]
     pub anonymize: bool,
+    /// Remove the names of control groups and files, and the numbers that follow from them.
+    #[arg(long)]
+    pub strip_names: bool,
     /// How small to make the tape.
     #[arg(long, value_enum, default_value = "archive")]
     pub level: LevelArg,

@@ -9,6 +9,7 @@ mod common;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -157,4 +158,70 @@ fn tapes_without_a_wall_clock_are_not_merged() {
         ended.stderr
     );
     assert!(!output.exists());
+}
+
+#[test]
+fn names_of_control_groups_and_files_outlive_editing_repairing_and_joining() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("named.csv");
+    let head = CSV_HEAD.trim_end();
+    let row = |time: u64, named: &str| format!("{time}000000,sda,read,,4096,512,,,,,,,{named}\n");
+    let rows = [
+        row(
+            1,
+            r"/system.slice/postfix.service,\Device\HarddiskVolume2\mail.db",
+        ),
+        row(2, "7,"),
+        row(3, r"/b,\Device\HarddiskVolume2\mail.db"),
+        row(4, ",99"),
+    ];
+    fs::write(&csv, format!("{head},cgroup,file\n{}", rows.concat())).unwrap();
+    let tape = folder.path().join("named.iotape");
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    run(["import", &path(&csv), "-o", &path(&tape)]).expect(0);
+    let with_names = |tape: &Path| {
+        let options = ["--to", "csv", "--with", "cgroup,file"];
+        run([&["export", &path(tape)], &options[..]].concat())
+            .expect(0)
+            .stdout
+    };
+    let whole = fs::read_to_string(&csv).unwrap();
+    assert_eq!(with_names(&tape), whole);
+
+    // Repaired after its end was lost, edited, and joined with itself.
+    let torn = folder.path().join("torn.iotape");
+    let bytes = fs::read(&tape).unwrap();
+    fs::write(&torn, &bytes[..bytes.len() - 30]).unwrap();
+    let repaired = folder.path().join("repaired.iotape");
+    let repair = ["check", &path(&torn), "--repair", &path(&repaired)].map(str::to_owned);
+    run(&repair).expect(3);
+    assert_eq!(with_names(&repaired), whole);
+    let (cut, _) = edited(&[&repaired], &["--from", "2ms"]);
+    let kept: String = rows[1..].concat();
+    assert_eq!(with_names(&cut), format!("{head},cgroup,file\n{kept}"));
+    let joined = folder.path().join("joined.iotape");
+    let both = [fs::read(&cut).unwrap(), fs::read(&cut).unwrap()].concat();
+    fs::write(&joined, both).unwrap();
+    let text = with_names(&joined);
+    assert_eq!(
+        text.matches(r"/b,\Device\HarddiskVolume2\mail.db").count(),
+        2
+    );
+    // The cut tape does not even mention what only the first request used.
+    assert!(!String::from_utf8_lossy(&fs::read(&cut).unwrap()).contains("postfix"));
+
+    for option in ["--strip-names", "--anonymize"] {
+        let (stripped, _) = edited(&[&tape], &[option]);
+        let text = with_names(&stripped);
+        let ends: Vec<&str> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.rsplit_once(",,").unwrap().1)
+            .collect();
+        // Numbers that are made from names go with them.
+        assert_eq!(ends, ["", "7,", "", ""], "{option}: {text}");
+        let bytes = fs::read(&stripped).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("postfix") && !text.contains("mail.db"));
+    }
 }

@@ -13,11 +13,11 @@ import zstandard
 MIB = 1 << 20
 U64 = (1 << 64) - 1
 TIME, OP_FLAGS, DEVICE_INDEX, OFFSET, LENGTH = range(5)
-LATENCY, QUEUE, PROCESS, CGROUP, CPU, ERROR = range(5, 11)
+LATENCY, QUEUE, PROCESS, CGROUP, CPU, ERROR, FILE = range(5, 12)
 LIMITS = {OP_FLAGS: 1 << 40, DEVICE_INDEX: 1 << 16, CPU: 1 << 32, ERROR: 1 << 32}
 # By which columns the rows of a column can be grouped, and so what is decoded first.
 ORDERS = {DEVICE_INDEX: (0,), OP_FLAGS: (0, 3), PROCESS: (0, 1, 2, 3, 4)}
-DECODING_SEQUENCE = (*ORDERS, LENGTH, TIME, OFFSET, LATENCY, QUEUE, CGROUP, CPU, ERROR)
+DECODING_SEQUENCE = (*ORDERS, LENGTH, TIME, OFFSET, LATENCY, QUEUE, CGROUP, CPU, ERROR, FILE)
 
 OPS = ("read", "write", "flush", "discard", "write_zeroes", "zone_append", "zone_reset", "other")
 TRANSFERS = {OPS.index(name) for name in ("read", "write", "zone_append")}
@@ -159,7 +159,7 @@ class Block:
         return self.columns.get(number) or [None] * len(self)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        return zip(*(self.column(number) for number in range(ERROR + 1)), strict=True)
+        return zip(*(self.column(number) for number in range(FILE + 1)), strict=True)
 
     def use(self, what: str, number: int, known: Iterable[int]) -> int:
         if number not in known:

@@ -1,8 +1,8 @@
 """A second reader of tapes, written from docs/format.md alone: it proves that the text suffices.
 
-usage: format_reader.py [--info | --coverage] TAPE
+usage: format_reader.py [--with-names | --info | --coverage] TAPE
 
-Prints the tape as CSV; with --info its id and totals, with --coverage which of the format's numbers
+Prints the tape as CSV, with --with-names also control groups and files; with --info its id and totals, with --coverage which of the format's numbers
 occur in it, both as JSON. Damage goes to standard error with its byte offset.
 
 Exit status: 0 done, 1 no tape or one that is too new, 2 wrong usage, 3 done but with lost data.
@@ -23,7 +23,7 @@ from typing import Any
 
 import xxhash
 
-from format_payloads import LATENCY, MIB, OP_FLAGS, OPS, PROCESS, U64
+from format_payloads import FILE, LATENCY, MIB, OP_FLAGS, OPS, PROCESS, U64
 from format_payloads import Block, Cursor, Damaged, Numbers, crc32c
 
 HEAD_MAGIC = b"\x89IOTAPE\n"
@@ -49,6 +49,7 @@ FLAGS = dict(enumerate(FLAG_NAMES.split()))
 CSV_HEAD = (
     "time_ns,device,op,flags,offset_bytes,length_bytes,latency_ns,queue_ns,pid,process,cpu,error"
 )
+CGROUP_NAME, FILE_NAME = range(2)
 
 
 class Refused(Exception):
@@ -156,6 +157,7 @@ class Part:
     requests: int = 0  # up to the end of the last block
     anchor: dict[str, int] | None = None
     blocks: list[Block] = field(default_factory=list)
+    names: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
     footer: dict[str, Any] | None = None
     last: tuple[int, int, int] = (0, 0, 0)  # opcode, end and size of the last record
     ended: bool = False
@@ -251,6 +253,10 @@ class Tape:
             part.anchor = decoded
         elif record.opcode == LOSS:
             self.losses.append(decoded)
+        elif record.opcode == NAMES:
+            for name in decoded["names"]:
+                key = (name["kind"], name["id"])
+                part.names.setdefault(key, (record.at, name["name"]))
         elif record.opcode == FOOTER:
             part.footer = decoded
             if (size := record.at - part.at) != decoded["tape_bytes"]:
@@ -318,13 +324,22 @@ def flag_names(flags: int) -> str:
     return "+".join(FLAGS.get(bit, f"bit{bit}") for bit in bits)
 
 
-def csv_lines(block: Block, shift_ns: int, devices: dict[int, str]) -> Iterator[str]:
-    names = {index: quoted(name) for index, name in devices.items()}
+def name_of(part: Part, block: Block, kind: int, number: int | None) -> str | int | None:
+    """What stands behind a number: the name that a record before the block gives it."""
+    at, name = part.names.get((kind, number or 0), (block.at, ""))
+    return number if number is None or at >= block.at else quoted(name)
+
+
+def csv_lines(tape: Tape, part: Part, block: Block, with_names: bool) -> Iterator[str]:
+    names = {index: quoted(tape.name(number)) for index, number in part.devices.items()}
     processes = [(pid, quoted(name)) for pid, name in block.processes]
-    for time, op_flags, device, *numbers, place, _, cpu, error in block.rows():
+    for time, op_flags, device, *numbers, place, cgroup, cpu, error, file in block.rows():
         op, flags = OPS[op_flags & 0xFF], flag_names(op_flags >> 8)
         process = ("", "") if place is None else processes[place]
-        row = (time + shift_ns, names[device], op, flags, *numbers, *process, cpu, error)
+        row = (time + part.shift_ns, names[device], op, flags, *numbers, *process, cpu, error)
+        if with_names:
+            group = name_of(part, block, CGROUP_NAME, cgroup)
+            row = (*row, group, name_of(part, block, FILE_NAME, file))
         yield ",".join("" if value is None else str(value) for value in row) + "\n"
 
 
@@ -332,8 +347,9 @@ def block_id(block: Block) -> int:
     """The sum of the hashes of a block's requests."""
     total = 0
     for time, op_flags, device, offset, length, *optional in block.rows():
-        presence = sum(1 << bit for bit, value in enumerate(optional) if value is not None)
-        latency, queue, _, cgroup, cpu, error = (value or 0 for value in optional)
+        hashed = optional[: FILE - LATENCY]
+        presence = sum(1 << bit for bit, value in enumerate(hashed) if value is not None)
+        latency, queue, _, cgroup, cpu, error = (value or 0 for value in hashed)
         place = optional[PROCESS - LATENCY]
         pid, name = (0, "") if place is None else block.processes[place]
         numbers = (time, offset, length, latency, queue, cgroup, pid, cpu, error)
@@ -342,11 +358,14 @@ def block_id(block: Block) -> int:
     return total
 
 
-def print_csv(tape: Tape) -> None:
-    print(CSV_HEAD)
+def print_csv(tape: Tape, with_names: bool = False) -> None:
+    print(CSV_HEAD + ",cgroup,file" * with_names)
     for part, block in tape.blocks():
-        devices = {index: tape.name(number) for index, number in part.devices.items()}
-        sys.stdout.writelines(csv_lines(block, part.shift_ns, devices))
+        sys.stdout.writelines(csv_lines(tape, part, block, with_names))
+
+
+def print_with_names(tape: Tape) -> None:
+    print_csv(tape, with_names=True)
 
 
 def print_info(tape: Tape) -> None:
@@ -386,6 +405,7 @@ def main() -> int:
     parser.add_argument("tape", type=Path)
     show = parser.add_mutually_exclusive_group()
     show.set_defaults(show=print_csv)
+    show.add_argument("--with-names", dest="show", action="store_const", const=print_with_names)
     show.add_argument("--info", dest="show", action="store_const", const=print_info)
     show.add_argument("--coverage", dest="show", action="store_const", const=print_coverage)
     arguments = parser.parse_args()

@@ -211,6 +211,7 @@ fn load(input: impl BufRead) -> Result<Vec<Request>, Box<dyn Error>> {
                 name: process.into(),
             }),
             cgroup: None,
+            file: None,
             cpu: number("cpu").map(|cpu| cpu as u32),
             error: number("error").map(|error| error as u32),
         });

@@ -1,8 +1,8 @@
 //! The project's CSV: one request a row, every value in it readable by eye and by any tool.
 //!
 //! Columns and meaning are specified in `docs/format.md`, "CSV". A value that the source did not
-//! have is an empty field. Devices stand by name. What a tape says besides its requests (losses,
-//! anchors, sector sizes, control groups) is not in the CSV.
+//! have is an empty field. Devices stand by name, and so do control groups and files, if they are
+//! asked for. What a tape says besides its requests (losses, anchors, sector sizes) is not in the CSV.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::request::{DeviceIndex, Flags, Process, Request};
+use crate::tape::{Name, NameKind, Names, name_id};
 
 /// The columns, in the order in which they are written.
 pub const COLUMNS: [&str; 12] = [
@@ -26,6 +27,32 @@ pub const COLUMNS: [&str; 12] = [
     "cpu",
     "error",
 ];
+
+/// The columns that are written behind them when they are asked for.
+pub const MORE_COLUMNS: [&str; 2] = ["cgroup", "file"];
+
+/// All columns, by which fields are found.
+const KNOWN: [&str; COLUMNS.len() + MORE_COLUMNS.len()] = {
+    let mut known = [""; COLUMNS.len() + MORE_COLUMNS.len()];
+    let mut at = 0;
+    while at < known.len() {
+        known[at] = match at < COLUMNS.len() {
+            true => COLUMNS[at],
+            false => MORE_COLUMNS[at - COLUMNS.len()],
+        };
+        at += 1;
+    }
+    known
+};
+
+/// Which of [`MORE_COLUMNS`] are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct More {
+    /// The control group's name, else its number.
+    pub cgroup: bool,
+    /// The file's name, else its number.
+    pub file: bool,
+}
 
 /// Columns without which a row is no request.
 const REQUIRED: [&str; 4] = ["time_ns", "op", "offset_bytes", "length_bytes"];
@@ -51,7 +78,7 @@ pub enum CsvError {
         found: String,
     },
     /// A column that would be lost.
-    #[error("line 1: unknown column {name:?}; known are {known}; rename or remove it", known = COLUMNS.join(", "))]
+    #[error("line 1: unknown column {name:?}; known are {known}; rename or remove it", known = KNOWN.join(", "))]
     UnknownColumn {
         /// Its name.
         name: String,
@@ -87,22 +114,31 @@ pub enum CsvError {
 /// Writes requests as CSV.
 pub struct CsvWriter<W: Write> {
     inner: ::csv::Writer<W>,
+    more: More,
     field: Vec<u8>,
 }
 
 impl<W: Write> CsvWriter<W> {
     /// Writes the line of column names.
-    pub fn new(sink: W) -> io::Result<Self> {
+    pub fn new(sink: W, more: More) -> io::Result<Self> {
         let mut inner = ::csv::Writer::from_writer(sink);
-        inner.write_record(COLUMNS).map_err(plain)?;
+        let asked = [(more.cgroup, MORE_COLUMNS[0]), (more.file, MORE_COLUMNS[1])];
+        let asked = asked
+            .into_iter()
+            .filter_map(|(asked, name)| asked.then_some(name));
+        inner
+            .write_record(COLUMNS.into_iter().chain(asked))
+            .map_err(plain)?;
         Ok(CsvWriter {
             inner,
+            more,
             field: Vec::with_capacity(32),
         })
     }
 
-    /// Writes one row; `device` is the name of the request's device.
-    pub fn write(&mut self, request: &Request, device: &str) -> io::Result<()> {
+    /// Writes one row; `device` is the name of the request's device, `names` are those of control
+    /// groups and files.
+    pub fn write(&mut self, request: &Request, device: &str, names: &Names) -> io::Result<()> {
         self.number(Some(request.time_ns))?;
         self.text(device)?;
         self.text(request.op.name())?;
@@ -116,7 +152,21 @@ impl<W: Write> CsvWriter<W> {
         self.text(process.map_or("", |process| &*process.name))?;
         self.number(request.cpu)?;
         self.number(request.error)?;
+        if self.more.cgroup {
+            self.named(NameKind::Cgroup, request.cgroup, names)?;
+        }
+        if self.more.file {
+            self.named(NameKind::File, request.file, names)?;
+        }
         self.inner.write_record(None::<&[u8]>).map_err(plain)
+    }
+
+    /// A name where there is one, else the number.
+    fn named(&mut self, kind: NameKind, id: Option<u64>, names: &Names) -> io::Result<()> {
+        match id.and_then(|id| names.get(kind, id)) {
+            Some(name) => self.text(name),
+            None => self.number(id),
+        }
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
@@ -153,10 +203,13 @@ fn plain(error: ::csv::Error) -> io::Error {
 /// Reads requests from CSV, with the columns in any order.
 pub struct CsvReader<R: Read> {
     inner: ::csv::Reader<R>,
-    places: [Option<usize>; COLUMNS.len()],
+    places: [Option<usize>; KNOWN.len()],
     record: ::csv::StringRecord,
     devices: Vec<String>,
     names: Vec<Arc<str>>,
+    /// Names of control groups and files so far, and those that nobody has taken yet.
+    known: Names,
+    new: Vec<Name>,
 }
 
 /// Process names kept for sharing; beyond this many they are made anew.
@@ -173,6 +226,8 @@ impl<R: Read> CsvReader<R> {
             record: ::csv::StringRecord::new(),
             devices: Vec::new(),
             names: Vec::new(),
+            known: Names::default(),
+            new: Vec::new(),
         })
     }
 
@@ -198,9 +253,10 @@ impl<R: Read> CsvReader<R> {
             latency_ns: self.optional(6)?,
             queue_ns: self.optional(7)?,
             process: self.process()?,
-            cgroup: None,
+            cgroup: self.named(NameKind::Cgroup, 12),
             cpu: self.optional(10)?,
             error,
+            file: self.named(NameKind::File, 13),
         };
         if request.end_bytes().is_none() {
             return Err(self.problem(5, "offset and length reach past the 64-bit byte range"));
@@ -232,6 +288,27 @@ impl<R: Read> CsvReader<R> {
         } else {
             self.needed(column).map(Some)
         }
+    }
+
+    /// Names of control groups and files that rows have told since the last call.
+    pub fn take_names(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.new)
+    }
+
+    /// A number as it is; a name gets that of its hash.
+    fn named(&mut self, kind: NameKind, column: usize) -> Option<u64> {
+        let text = Some(self.text(column)).filter(|text| !text.is_empty())?;
+        if let Ok(id) = text.parse() {
+            return Some(id);
+        }
+        let id = name_id(text);
+        if self.known.get(kind, id).is_none() {
+            let name: Arc<str> = Arc::from(text);
+            if self.known.insert(kind, id, &name) {
+                self.new.push(Name { kind, id, name });
+            }
+        }
+        Some(id)
     }
 
     fn device(&mut self) -> Result<DeviceIndex, CsvError> {
@@ -282,7 +359,7 @@ impl<R: Read> CsvReader<R> {
         CsvError::Field {
             line: self.line(),
             byte: self.record.position().map_or(0, ::csv::Position::byte),
-            column: COLUMNS[column],
+            column: KNOWN[column],
             found: self.text(column).chars().take(80).collect(),
             problem: problem.to_string(),
         }
@@ -291,10 +368,10 @@ impl<R: Read> CsvReader<R> {
 
 fn places_of_columns(
     headers: &::csv::StringRecord,
-) -> Result<[Option<usize>; COLUMNS.len()], CsvError> {
-    let mut places = [None; COLUMNS.len()];
+) -> Result<[Option<usize>; KNOWN.len()], CsvError> {
+    let mut places = [None; KNOWN.len()];
     for (place, name) in headers.iter().enumerate() {
-        let Some(column) = COLUMNS.iter().position(|column| *column == name) else {
+        let Some(column) = KNOWN.iter().position(|column| *column == name) else {
             if !headers.iter().any(|header| REQUIRED.contains(&header)) {
                 break; // no line of names at all: say so, not that its first value is no column
             }
@@ -304,12 +381,12 @@ fn places_of_columns(
         };
         if places[column].replace(place).is_some() {
             return Err(CsvError::DoubleColumn {
-                name: COLUMNS[column],
+                name: KNOWN[column],
             });
         }
     }
     for missing in REQUIRED {
-        let column = COLUMNS.iter().position(|column| *column == missing);
+        let column = KNOWN.iter().position(|column| *column == missing);
         if column.is_none_or(|column| places[column].is_none()) {
             let found = headers
                 .iter()
@@ -346,6 +423,7 @@ mod tests {
             cgroup: None,
             cpu: Some(1),
             error: Some(5),
+            file: None,
         }
     }
 
@@ -365,8 +443,9 @@ mod tests {
     #[test]
     fn a_row_is_written_as_specified() {
         let mut out = Vec::new();
-        let mut writer = CsvWriter::new(&mut out).unwrap();
-        writer.write(&full(), "sda").unwrap();
+        let mut writer = CsvWriter::new(&mut out, More::default()).unwrap();
+        let names = Names::default();
+        writer.write(&full(), "sda", &names).unwrap();
         writer
             .write(
                 &Request {
@@ -374,6 +453,7 @@ mod tests {
                     ..Request::default()
                 },
                 "sda",
+                &names,
             )
             .unwrap();
         writer.finish().unwrap();
@@ -393,6 +473,62 @@ mod tests {
         )
         .unwrap();
         assert_eq!(rows, [full()]);
+    }
+
+    #[test]
+    fn control_groups_and_files_stand_by_name_when_they_are_asked_for() {
+        let mut names = Names::default();
+        names.insert(NameKind::Cgroup, 9, "/a,b");
+        names.insert(NameKind::File, name_id("C:"), "C:");
+        let request = |cgroup, file| Request {
+            cgroup,
+            file,
+            ..Request::default()
+        };
+        let rows = [
+            request(Some(9), Some(name_id("C:"))),
+            request(Some(8), None),
+            request(None, Some(7)),
+        ];
+        let write = |more| {
+            let mut out = Vec::new();
+            let mut writer = CsvWriter::new(&mut out, more).unwrap();
+            for row in &rows {
+                writer.write(row, "d", &names).unwrap();
+            }
+            writer.finish().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (cgroup, file) = (true, true);
+        let both = write(More { cgroup, file });
+        let ends: Vec<&str> = both
+            .lines()
+            .map(|line| line.rsplit_once(",,,").map_or(line, |(_, end)| end))
+            .collect();
+        assert!(ends[0].ends_with(",cpu,error,cgroup,file"), "{}", ends[0]);
+        assert_eq!(ends[1..], ["\"/a,b\",C:", "8,", "7"]);
+        let one = write(More {
+            file,
+            ..More::default()
+        });
+        assert!(one.starts_with(&format!("{},file\n0,d,read", COLUMNS.join(","))));
+
+        // What has a name gets the number of its name, what has none keeps its own.
+        let mut reader = CsvReader::new(both.as_bytes()).unwrap();
+        let mut read = || reader.next_request().unwrap().unwrap();
+        let expected = [
+            request(Some(name_id("/a,b")), Some(name_id("C:"))),
+            rows[1].clone(),
+            rows[2].clone(),
+        ];
+        assert_eq!([read(), read(), read()], expected);
+        let names: Vec<String> = reader
+            .take_names()
+            .iter()
+            .map(|name| name.name.to_string())
+            .collect();
+        assert_eq!(names, ["/a,b", "C:"]);
+        assert!(reader.take_names().is_empty());
     }
 
     #[test]

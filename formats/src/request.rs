@@ -275,6 +275,9 @@ pub struct Request {
     /// Outcome: 0 for success, else an errno (Linux) or an NTSTATUS (Windows); the tape's header
     /// says which.
     pub error: Option<u32>,
+    /// Number of the file whose data it is for, as far as the source tells: that of its name
+    /// ([`crate::tape::name_id`]). No part of a tape's id.
+    pub file: Option<u64>,
 }
 
 impl Request {

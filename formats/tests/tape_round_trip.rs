@@ -305,6 +305,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             cgroup: times.2,
             cpu: numbers.0,
             error: numbers.1,
+            file: None,
         }
     })
 }
@@ -317,6 +318,7 @@ fn without(mut requests: Vec<Request>, columns: u8) -> Vec<Request> {
         request.queue_ns = request.queue_ns.filter(|_| keep(1));
         request.process = request.process.take().filter(|_| keep(2));
         request.cgroup = request.cgroup.filter(|_| keep(3));
+        request.file = request.cgroup.filter(|_| keep(1)).map(u64::swap_bytes);
         request.cpu = request.cpu.filter(|_| keep(4));
         request.error = request.error.filter(|_| keep(5));
     }

@@ -4,9 +4,9 @@
 
 use std::io::Cursor;
 
-use iotape_formats::csv::CsvWriter;
+use iotape_formats::csv::{CsvWriter, More};
 use iotape_formats::tape::{
-    Anchor, Block, Clock, Device, Header, Layer, Level, TapeReader, TapeWriter, check,
+    Anchor, Block, Clock, Device, Header, Layer, Level, Names, TapeReader, TapeWriter, check,
 };
 use iotape_formats::{Flags, Op, Process, Request};
 
@@ -134,10 +134,10 @@ fn the_worked_example_is_what_the_writer_writes() {
 fn the_csv_of_the_example_is_what_the_writer_writes() {
     let (_, requests) = example();
     let mut csv = Vec::new();
-    let mut writer = CsvWriter::new(&mut csv).unwrap();
+    let mut writer = CsvWriter::new(&mut csv, More::default()).unwrap();
     requests
         .iter()
-        .for_each(|request| writer.write(request, "sda").unwrap());
+        .for_each(|request| writer.write(request, "sda", &Names::default()).unwrap());
     writer.finish().unwrap();
     let specification = specification();
     let shown = fenced(&specification, "Worked example", "csv");

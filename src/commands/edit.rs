@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use iotape_formats::Request;
 use iotape_formats::edit::{Edit, Merged, ProcessFilter};
-use iotape_formats::tape::{Anchor, Counters, DeviceExtent, Level, Loss, Summary, TapeWriter};
+use iotape_formats::tape::{
+    Anchor, Counters, DeviceExtent, Level, Loss, NameKind, Summary, TapeError, TapeWriter, name_id,
+};
 
 use crate::cli::EditArgs;
 use crate::commands::check::warn_of_damage;
@@ -86,6 +88,7 @@ fn edit(args: &EditArgs) -> Edit {
         offsets_bytes: range(args.from_offset, args.to_offset),
         speed: args.speed,
         anonymize: args.anonymize,
+        strip_names: args.strip_names,
     }
 }
 
@@ -182,9 +185,30 @@ impl<'a, W: Write> Output<'a, W> {
             .map_or("", String::as_str);
         let extent = self.extents.iter().find(|extent| extent.device == device);
         match self.edit.apply(request, name, extent) {
-            Some(request) => self.writer.push(&request).map_err(Failure::new),
+            Some(request) => self.write(request, tapes).map_err(Failure::new),
             None => Ok(()),
         }
+    }
+
+    /// Writes a request, and the names of what it tells by number.
+    fn write(&mut self, mut request: Request, tapes: &Tapes) -> Result<(), TapeError> {
+        let ids = [
+            (NameKind::Cgroup, request.cgroup),
+            (NameKind::File, request.file),
+        ];
+        for (kind, id) in ids {
+            let Some((id, name)) = id.and_then(|id| Some((id, tapes.names().get(kind, id)?)))
+            else {
+                continue;
+            };
+            if !self.edit.strips_names() {
+                self.writer.name(kind, id, name)?;
+            } else if kind == NameKind::Cgroup && name_id(name) == id {
+                // The number would tell the name to who guesses it.
+                request.cgroup = None;
+            }
+        }
+        self.writer.push(&request)
     }
 
     /// Devices that a damaged tape names without describing them.

@@ -6,20 +6,21 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 
 use iotape_formats::Request;
-use iotape_formats::csv::CsvWriter;
+use iotape_formats::csv::{CsvWriter, More};
 use iotape_formats::export::blkparse::BlkparseWriter;
 use iotape_formats::export::blktrace::{BlktraceWriter, Report, Source, Survey};
 use iotape_formats::export::fio::{FioWriter, Version};
 use iotape_formats::export::{Losses, jsonl};
-use iotape_formats::tape::{Block, Device};
+use iotape_formats::tape::{Block, Device, Names};
 
-use crate::cli::{ExportArgs, ExportFormat};
+use crate::cli::{ExportArgs, ExportFormat, MoreColumn};
 use crate::commands::check::warn_of_damage;
 use crate::exit::{Failure, Outcome, warn};
 use crate::files::{NewFile, TapeFile, open_tape};
 use trace_files::TraceFiles;
 
 pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
+    let more = more(args)?;
     let mut tape = open_tape(&args.tape)?;
     let output = args.output.as_ref().filter(|path| path.as_os_str() != "-");
     let report = match (output, args.to) {
@@ -29,11 +30,16 @@ pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
         )),
         (Some(path), _) => {
             let (new, file) = NewFile::begin(path, false)?;
-            write(&mut tape, args.to, BufWriter::new(file))
+            write(&mut tape, args.to, more, BufWriter::new(file))
                 .map_err(|failure| Failure::at(path.display(), failure))
                 .and_then(|report| new.keep().map(|()| report))
         }
-        (None, _) => write(&mut tape, args.to, BufWriter::new(io::stdout().lock())),
+        (None, _) => write(
+            &mut tape,
+            args.to,
+            more,
+            BufWriter::new(io::stdout().lock()),
+        ),
     }?;
     for counts in [&report.losses, &report.additions] {
         for (what, requests) in counts.iter() {
@@ -45,18 +51,30 @@ pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
 }
 
 /// A reader that has seen enough (`| head`) ends the export without complaint.
-fn write(tape: &mut TapeFile, to: ExportFormat, sink: impl Write) -> Result<Report, Failure> {
-    match write_as(tape, to, sink) {
+fn write(
+    tape: &mut TapeFile,
+    to: ExportFormat,
+    more: More,
+    sink: impl Write,
+) -> Result<Report, Failure> {
+    match write_as(tape, to, more, sink) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Report::default()),
         other => other.map_err(Failure::new),
     }
 }
 
-fn write_as(tape: &mut TapeFile, to: ExportFormat, mut sink: impl Write) -> io::Result<Report> {
+fn write_as(
+    tape: &mut TapeFile,
+    to: ExportFormat,
+    more: More,
+    mut sink: impl Write,
+) -> io::Result<Report> {
     let losses = match to {
         ExportFormat::Csv => {
-            let mut csv = CsvWriter::new(sink)?;
-            each(tape, |request, device| csv.write(request, device))?;
+            let mut csv = CsvWriter::new(sink, more)?;
+            each_named(tape, |request, device, names| {
+                csv.write(request, device, names)
+            })?;
             csv.finish()?;
             Losses::default()
         }
@@ -132,10 +150,31 @@ fn names(tape: &TapeFile) -> Vec<String> {
         .collect()
 }
 
+/// Which columns are asked for besides the usual ones.
+fn more(args: &ExportArgs) -> Result<More, Failure> {
+    if !args.with.is_empty() && args.to != ExportFormat::Csv {
+        return Err(Failure::usage(
+            "--with adds columns to CSV; other formats have what they have",
+        ));
+    }
+    Ok(More {
+        cgroup: args.with.contains(&MoreColumn::Cgroup),
+        file: args.with.contains(&MoreColumn::File),
+    })
+}
+
 /// Hands each request, with the name of its device, to `write`.
 fn each(
     tape: &mut TapeFile,
     mut write: impl FnMut(&Request, &str) -> io::Result<()>,
+) -> io::Result<()> {
+    each_named(tape, |request, device, _| write(request, device))
+}
+
+/// Hands each request, with the name of its device and those of control groups and files, to `write`.
+fn each_named(
+    tape: &mut TapeFile,
+    mut write: impl FnMut(&Request, &str, &Names) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut block = Block::default();
     while tape.next_block(&mut block).map_err(io::Error::other)? {
@@ -144,7 +183,7 @@ fn each(
             let device = names
                 .get(usize::from(request.device.0))
                 .map_or("", String::as_str);
-            write(&request, device)?;
+            write(&request, device, tape.names())?;
         }
     }
     Ok(())

@@ -497,6 +497,7 @@ impl Intake {
                 cgroup: seen.cgroup,
                 cpu: Some(seen.cpu),
                 error: seen.error,
+                file: None,
             });
         }
     }

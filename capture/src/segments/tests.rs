@@ -125,6 +125,7 @@ fn random(number: u64, dice: &mut u64) -> Request {
         cgroup: Some(roll()),
         cpu: Some(roll() as u32 & 0xffff),
         error: Some(roll() as u32),
+        file: None,
     }
 }
 

@@ -5,7 +5,10 @@ use std::io::{Read, Seek};
 use thiserror::Error;
 
 use crate::request::{DeviceIndex, Request};
-use crate::tape::{Anchor, Block, Counters, Device, DeviceExtent, Loss, TapeError, TapeReader};
+use crate::tape::{
+    Anchor, Block, Counters, Device, DeviceExtent, Loss, NameKind, Names, TapeError, TapeReader,
+    name_id,
+};
 
 /// Why tapes cannot be merged.
 #[derive(Debug, Error)]
@@ -41,13 +44,16 @@ struct Input<R> {
 /// Tapes that are read as one.
 ///
 /// Devices of the same host, name and layer are the same device; where names clash between hosts,
-/// the host's name is put before them.
+/// the host's name is put before them. A control group whose number has another name in another tape
+/// gets a number of its own, that of its name.
 #[derive(Debug)]
 pub struct Merged<R> {
     inputs: Vec<Input<R>>,
     devices: Vec<Device>,
     owners: Vec<Option<String>>,
     counters: Counters,
+    names: Names,
+    several_hosts: bool,
 }
 
 impl<R: Read + Seek> Merged<R> {
@@ -62,6 +68,8 @@ impl<R: Read + Seek> Merged<R> {
             devices: Vec::new(),
             owners: Vec::new(),
             counters: Counters::default(),
+            names: Names::default(),
+            several_hosts: several_hosts(&readers),
         };
         for (reader, shift_ns) in readers.into_iter().zip(shifts) {
             let (block, devices) = (Block::default(), Vec::new());
@@ -190,6 +198,31 @@ impl<R: Read + Seek> Merged<R> {
         std::mem::take(&mut self.counters)
     }
 
+    /// Names of control groups and files of the requests so far.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The number that what a tape tells by `id` has in the merged one; takes up its name.
+    fn number(&mut self, place: usize, kind: NameKind, id: u64) -> u64 {
+        let reader = &self.inputs[place].reader;
+        let own = reader.names().get(kind, id);
+        let own_id = match (own, self.names.get(kind, id)) {
+            (None, None) => return id,
+            (Some(name), Some(known)) if name != known => name_id(name),
+            // A name of another host's is not this one's.
+            (None, Some(_)) if self.several_hosts => {
+                let host = reader.header().host.as_deref().unwrap_or_default();
+                return name_id(&format!("{host}:{id}"));
+            }
+            _ => id,
+        };
+        if let Some(name) = own {
+            self.names.insert(kind, own_id, name);
+        }
+        own_id
+    }
+
     /// The next request of all tapes; `None` at their end.
     ///
     /// # Errors
@@ -213,6 +246,9 @@ impl<R: Read + Seek> Merged<R> {
         if let Some(device) = input.devices.get(usize::from(request.device.0)) {
             request.device = *device;
         }
+        let mut number = |kind, id: Option<u64>| id.map(|id| self.number(place, kind, id));
+        request.cgroup = number(NameKind::Cgroup, request.cgroup);
+        request.file = number(NameKind::File, request.file);
         Ok(Some(request))
     }
 
@@ -233,6 +269,13 @@ impl<R: Read + Seek> Merged<R> {
             input.block.times_ns()[input.row].saturating_add(input.shift_ns),
         ))
     }
+}
+
+fn several_hosts<R: Read + Seek>(readers: &[TapeReader<R>]) -> bool {
+    let hosts = || readers.iter().map(|reader| &reader.header().host);
+    hosts()
+        .zip(hosts().skip(1))
+        .any(|(host, next)| host != next)
 }
 
 /// What each tape's times need to be on the clock of the one that began first.

@@ -32,9 +32,12 @@ pub struct Edit {
     pub offsets_bytes: Option<Range<u64>>,
     /// Divides every time, so that a tape at speed 2 lasts half as long. Latencies stay.
     pub speed: Option<f64>,
-    /// Removes the names of the host and of processes, and moves each device's requests towards
+    /// Removes the names of the host, of processes, control groups and files, and moves each device's requests towards
     /// its start by as many whole MiB as lie before the first of them.
     pub anonymize: bool,
+    /// Removes the names of control groups and files. The numbers of files go with them: who
+    /// guesses a name could prove it by its number.
+    pub strip_names: bool,
 }
 
 /// Which processes.
@@ -61,6 +64,9 @@ impl Edit {
         if let Some(speed) = self.speed {
             request.time_ns = (request.time_ns as f64 / speed) as u64;
         }
+        if self.strips_names() {
+            request.file = None;
+        }
         if self.anonymize {
             let before = extent.map_or(0, |extent| extent.min_offset_bytes);
             let shift = before - before % SHIFT_BYTES;
@@ -71,6 +77,11 @@ impl Edit {
             });
         }
         Some(request)
+    }
+
+    /// Whether the edited tape has no names of control groups and files.
+    pub fn strips_names(&self) -> bool {
+        self.anonymize || self.strip_names
     }
 
     fn keeps(&self, request: &Request, device: &str) -> bool {
@@ -95,6 +106,10 @@ impl Edit {
             edited
                 .notes
                 .push("anonymized: names removed, offsets moved by whole MiB".to_owned());
+        }
+        if self.strip_names && !self.anonymize {
+            let note = "names of control groups and files removed";
+            edited.notes.push(note.to_owned());
         }
         if let Some(speed) = self.speed {
             edited.notes.push(format!("times divided by {speed}"));

@@ -30,6 +30,8 @@ struct Row<'a> {
     cpu: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<u64>,
 }
 
 /// Writes a request as one line; `device` is the name of its device.
@@ -52,6 +54,7 @@ pub fn write(sink: &mut impl Write, request: &Request, device: &str) -> io::Resu
         cgroup: request.cgroup,
         cpu: request.cpu,
         error: request.error,
+        file: request.file,
     };
     serde_json::to_writer(&mut *sink, &row)?;
     sink.write_all(b"\n")

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::csv::{CsvError, CsvReader};
 use crate::request::DeviceIndex;
 use crate::sort::TimeSorter;
-use crate::tape::{Counters, Device, Header, Layer, Level, Summary, TapeError, TapeWriter};
+use crate::tape::{Counters, Device, Header, Layer, Level, Name, Summary, TapeError, TapeWriter};
 
 /// How far apart requests may stand in the file and still be put in order.
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -58,6 +58,9 @@ pub fn import<R: Read, W: Write>(
         for name in &rows.devices()[devices..] {
             writer.device(&device(devices, name, options.layer))?;
             devices += 1;
+        }
+        for Name { kind, id, name } in rows.take_names() {
+            writer.name(kind, id, &name)?;
         }
         sorter.push(request);
         while let Some(request) = sorter.pop() {

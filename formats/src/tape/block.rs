@@ -113,6 +113,7 @@ pub struct Block {
     pub(super) cgroup: Optional<u64>,
     pub(super) cpu: Optional<u32>,
     pub(super) error: Optional<u32>,
+    pub(super) file: Optional<u64>,
     pub(super) summary: Summary,
     pub(super) columns: Columns,
 }
@@ -209,6 +210,11 @@ impl Block {
         self.error.column(self.len())
     }
 
+    /// File of each request.
+    pub fn files(&self) -> OptionalColumn<'_, u64> {
+        self.file.column(self.len())
+    }
+
     /// Whether the rows are those whose id the block's header tells.
     pub(super) fn verify_id(&self, told: TapeId) -> Result<(), Corrupt> {
         let mut id = IdSum::default();
@@ -249,6 +255,7 @@ impl Block {
             cgroup: self.cgroup.get(row),
             cpu: self.cpu.get(row),
             error: self.error.get(row),
+            file: self.file.get(row),
         }
     }
 
@@ -273,6 +280,7 @@ impl Block {
         self.cgroup.clear();
         self.cpu.clear();
         self.error.clear();
+        self.file.clear();
         self.summary = Summary::default();
     }
 
@@ -291,6 +299,7 @@ impl Block {
         self.cgroup.push(request.cgroup, rows);
         self.cpu.push(request.cpu, rows);
         self.error.push(request.error, rows);
+        self.file.push(request.file, rows);
     }
 }
 

@@ -173,6 +173,7 @@ impl BlockDecoder {
         self.optional(has(number::CGROUP), rows, &mut block.cgroup)?;
         self.optional(has(number::CPU), rows, &mut block.cpu)?;
         self.optional(has(number::ERROR), rows, &mut block.error)?;
+        self.optional(has(number::FILE), rows, &mut block.file)?;
         block.verify()?;
         Ok(header)
     }

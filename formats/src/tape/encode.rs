@@ -110,6 +110,7 @@ impl BlockEncoder {
             number::CGROUP => self.put_optional(column, &block.cgroup, None),
             number::CPU => self.put_optional(column, &block.cpu, None),
             number::ERROR => self.put_optional(column, &block.error, None),
+            number::FILE => self.put_optional(column, &block.file, None),
             _ => Ok(()),
         }
     }

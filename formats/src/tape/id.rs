@@ -216,6 +216,8 @@ mod tests {
             cgroup: Some(99),
             cpu: Some(3),
             error: Some(5),
+            // No part of the id.
+            file: Some(77),
         };
         let long_name = Request {
             time_ns: 5,

@@ -44,7 +44,7 @@ pub use encoder::{Encoder, Level};
 pub use error::{Corrupt, TapeError};
 pub use id::{InvalidTapeId, TapeId};
 pub use model::*;
-pub use names::{Names, file_id};
+pub use names::{Names, name_id};
 pub use reader::TapeReader;
 pub use repair::{RepairReport, repair};
 pub use scanner::{Record, Scanner, Step};

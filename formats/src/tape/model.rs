@@ -140,7 +140,7 @@ pub enum NameKind {
     /// Of the control group with this number in [`Request::cgroup`]: its path in its hierarchy,
     /// such as `/system.slice/postfix.service`.
     Cgroup,
-    /// Of a file, whose number is that of [`crate::tape::file_id`].
+    /// Of a file, whose number is that of [`crate::tape::name_id`].
     File,
 }
 

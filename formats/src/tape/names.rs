@@ -79,10 +79,11 @@ impl Names {
     }
 }
 
-/// The number of a file in a tape: XXH3-64, seed 0, of its name in UTF-8.
+/// The number of a file in a tape: XXH3-64, seed 0, of its name in UTF-8. A control group that is
+/// known by nothing but its name gets such a number, too.
 ///
 /// A number that follows from the name stays the same when tapes are joined, cut and merged.
-pub fn file_id(name: &str) -> u64 {
+pub fn name_id(name: &str) -> u64 {
     xxh3_64(name.as_bytes())
 }
 
@@ -123,10 +124,10 @@ mod tests {
 
     /// The values are those of Python's `xxhash.xxh3_64_intdigest`.
     #[test]
-    fn a_files_number_is_the_hash_of_its_name() {
-        assert_eq!(file_id(""), 0x2d06_8005_38d3_94c2);
+    fn a_number_of_a_name_is_the_hash_of_its_name() {
+        assert_eq!(name_id(""), 0x2d06_8005_38d3_94c2);
         assert_eq!(
-            file_id(r"\Device\HarddiskVolume2\pagefile.sys"),
+            name_id(r"\Device\HarddiskVolume2\pagefile.sys"),
             0xedd2_673d_d56c_b37c
         );
     }

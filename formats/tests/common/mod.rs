@@ -80,6 +80,7 @@ pub fn request(number: u64) -> Request {
         cgroup: None,
         cpu: Some((number % 8) as u32),
         error: None,
+        file: None,
     }
 }
 

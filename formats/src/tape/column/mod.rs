@@ -46,8 +46,10 @@ pub mod number {
     pub const CPU: u8 = 9;
     /// `error`.
     pub const ERROR: u8 = 10;
+    /// `file`.
+    pub const FILE: u8 = 11;
     /// Columns that this version knows.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
     /// First private number.
     pub const FIRST_PRIVATE: u8 = 0x80;
 }
@@ -78,6 +80,8 @@ impl Columns {
     pub const CPU: Columns = Columns(1 << number::CPU);
     /// `error`.
     pub const ERROR: Columns = Columns(1 << number::ERROR);
+    /// `file`.
+    pub const FILE: Columns = Columns(1 << number::FILE);
     /// All that this version knows.
     pub const ALL: Columns = Columns((1 << number::COUNT) - 1);
 

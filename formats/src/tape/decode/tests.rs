@@ -33,6 +33,7 @@ fn block(rows: u64) -> Block {
             cgroup: (row % 9 > 0).then_some((1 << 40) | (row % 4)),
             cpu: Some((row % 8) as u32),
             error: (row % 10 == 0).then_some(5),
+            file: (row % 4 > 0).then_some(u64::MAX - row % 4),
         };
         block.push(&request, (row % 6 > 0).then_some((row % 3) as u32));
     }
@@ -244,7 +245,7 @@ fn columns_of_a_later_version_are_left_out() {
     let header = BlockHeader::parse(&payload).unwrap();
     let mut columns: Vec<ColumnV1> = vec![
         ColumnV1 {
-            column: 11,
+            column: number::COUNT as u8,
             bytes: 3,
         },
         ColumnV1 {
