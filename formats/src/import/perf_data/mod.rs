@@ -12,7 +12,7 @@
 //! `tools/perf/Documentation/perf.data-file-format.txt` in the kernel's sources.
 //!
 //! Memory is bounded: records are read in pieces of 256 KiB, at most 524,288 events wait for their
-//! turn, and a description of tracepoints may have 64 MiB.
+//! turn, a description of tracepoints may have 64 MiB, and what is compressed a window of 128 MiB.
 
 mod attr;
 mod error;
