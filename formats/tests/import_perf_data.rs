@@ -271,6 +271,20 @@ fn what_cannot_be_imported_is_named() {
 }
 
 #[test]
+fn a_layer_without_its_events_is_told() {
+    let mut data = PerfData::new(false);
+    data.sample(event(QUEUE, 10, 0))
+        .sample(event(COMPLETE, 30, 0));
+    let report = try_import(&data.file()).unwrap().report;
+    assert_eq!((report.queued, report.issued), (1, 0));
+    let warnings = report.warnings();
+    assert!(
+        warnings[0].starts_with("no request at this layer"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
 fn damaged_records_are_counted_and_the_others_kept() {
     let mut data = PerfData::new(false);
     data.sample(event(ISSUE, 1000, 0));

@@ -12,6 +12,10 @@ pub struct Report {
     pub records: u64,
     /// Block events among them.
     pub events: u64,
+    /// Submissions among these: `block_bio_queue`.
+    pub queued: u64,
+    /// Issues among these: `block_rq_issue`.
+    pub issued: u64,
     /// Samples of other tracepoints and counters, which are left out.
     pub other_samples: u64,
     /// Records that contradict their layout. They are left out.
@@ -42,6 +46,13 @@ impl Report {
             .iter()
             .map(|what| format!("tracepoint {what}; its events are left out"))
             .collect();
+        if self.summary.requests == 0 {
+            let (queued, issued) = (self.queued, self.issued);
+            warnings.push(format!(
+                "no request at this layer: --layer device needs block_rq_issue, of which there are {issued}, \
+                 --layer queue needs block_bio_queue, of which there are {queued}"
+            ));
+        }
         if let Some(offset) = damage.first_offset {
             warnings.push(format!(
                 "{} bytes are no records, the first at byte {offset}",

@@ -313,6 +313,8 @@ impl<W: Write> Run<W> {
             record.dev & ((1 << MINOR_BITS) - 1),
         );
         self.report.events += 1;
+        self.report.queued += u64::from(record.step == Step::Queued);
+        self.report.issued += u64::from(record.step == Step::Issued);
         self.rounds
             .push(Some(sample.time), Item::Event(device, event));
     }
