@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use iotape_capture::{Backend, Options, Rotate};
+use iotape_capture::{Backend, Rotate};
 use iotape_formats::Op;
 use iotape_formats::tape::{Layer, Level};
 use iotape_replay::{SimSpecError, Speed, TargetSpec};
@@ -180,6 +180,9 @@ pub enum BackendArg {
     /// Programs in the kernel that pair requests themselves: every latency, and control
     /// groups. Only where it was built in (feature bpf).
     Bpf,
+    /// The kernel's block traces, as blktrace reads them: needs root, debugfs and a kernel without
+    /// lockdown; one trace runs on a disk at a time.
+    Blktrace,
 }
 
 impl From<BackendArg> for Backend {
@@ -189,6 +192,7 @@ impl From<BackendArg> for Backend {
             BackendArg::Perf => Backend::Perf,
             BackendArg::Ftrace => Backend::Ftrace,
             BackendArg::Bpf => Backend::Bpf,
+            BackendArg::Blktrace => Backend::Blktrace,
         }
     }
 }
@@ -658,8 +662,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 static RING_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Memory per processor for events that wait to be read, such as 8MiB; a power of two; not on \
-         Windows [default: {}MiB]",
-        Options::DEFAULT_RING_BYTES >> 20
+         Windows [default: {}MiB; for blktrace, which takes it for each disk, {}MiB]",
+        Backend::Auto.default_ring_bytes() >> 20,
+        Backend::Blktrace.default_ring_bytes() >> 20,
     )
 });
 

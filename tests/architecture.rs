@@ -49,8 +49,11 @@ fn crates_depend_only_downwards() {
             "iotape",
             vec!["iotape-capture", "iotape-formats", "iotape-replay"],
         ),
-        // Tests of capture play sessions with the encoder of etl-parse.
-        ("iotape-capture", vec!["etl-parse", "iotape-formats"]),
+        // Tests of capture play sessions and traces with the parsers' encoders.
+        (
+            "iotape-capture",
+            vec!["blktrace-parse", "etl-parse", "iotape-formats"],
+        ),
         ("blktrace-parse", vec![]),
         ("etl-parse", vec![]),
         ("iotape-formats", vec!["blktrace-parse", "etl-parse"]),

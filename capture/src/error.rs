@@ -130,6 +130,47 @@ pub enum CaptureError {
         /// What was expected and not found.
         reason: String,
     },
+    /// Somebody else traces the queue, or did not clean up.
+    #[error(
+        "{device} has a block trace already, and a queue has one at a time: {}",
+        other_trace(device, reader.as_deref())
+    )]
+    TraceInUse {
+        /// Name of the device.
+        device: String,
+        /// Who reads that trace, if anybody does.
+        reader: Option<String>,
+    },
+    /// The kernel cannot trace blocks in blktrace's way.
+    #[error(
+        "the kernel has no block traces (CONFIG_BLK_DEV_IO_TRACE): record with --backend perf or ftrace"
+    )]
+    NoBlockTrace,
+    /// Another tracer takes all records.
+    #[error(
+        "ftrace's tracer blk is on and takes all records of block traces: turn it off (echo nop >/sys/kernel/tracing/current_tracer), or record with --backend perf or ftrace"
+    )]
+    BlkTracer,
+    /// Lockdown closes the kernel's buffers.
+    #[error(
+        "kernel lockdown ({state}) closes blktrace's relay files: record with --backend perf or ftrace, which do the same under lockdown"
+    )]
+    LockedDown {
+        /// Its state, as far as it is told.
+        state: String,
+    },
+    /// The kernel's buffers would take too much memory.
+    #[error(
+        "the buffers of all processors and disks would take {needed} bytes, and {available} are available, of which 1/{part} may be taken: choose smaller ones (--ring), or fewer disks"
+    )]
+    BufferMemory {
+        /// What they would take, in bytes.
+        needed: u64,
+        /// What the kernel could give, in bytes.
+        available: u64,
+        /// The part of it that may be taken is one in so many.
+        part: u64,
+    },
     /// The tape cannot be written.
     #[error(transparent)]
     Tape(#[from] TapeError),
@@ -193,5 +234,17 @@ fn made(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AlreadyExists => "exists already and is kept; name another file".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+/// Whose trace it is, and what to do.
+fn other_trace(device: &str, reader: Option<&str>) -> String {
+    match reader {
+        Some(reader) => {
+            format!("{reader} reads it; wait for its end, or record with --backend perf")
+        }
+        None => format!(
+            "nobody reads it, so that a tracer that was killed may have left it; if nobody uses it, remove it (blktrace -d /dev/{device} -k), or record with --backend perf"
+        ),
     }
 }

@@ -22,6 +22,10 @@ pub enum Backend {
     /// Programs in the kernel that pair requests by themselves: each has its own latency, process and
     /// control group. Needs the feature `bpf`.
     Bpf,
+    /// The kernel's block traces, as `blktrace` reads them. Needs root and debugfs, works without kernel
+    /// lockdown only, and one trace runs on a queue at a time; it is removed by a process of its
+    /// own, however this one ends.
+    Blktrace,
 }
 
 impl Backend {
@@ -31,6 +35,16 @@ impl Backend {
             Backend::Auto | Backend::Perf => "perf",
             Backend::Ftrace => "ftrace",
             Backend::Bpf => "bpf",
+            Backend::Blktrace => "blktrace",
+        }
+    }
+
+    /// Its default for [`Options::ring_bytes`].
+    pub fn default_ring_bytes(self) -> usize {
+        match self {
+            // A buffer for each device, where the others have one for all.
+            Backend::Blktrace => 2 << 20,
+            _ => Options::DEFAULT_RING_BYTES,
         }
     }
 }
@@ -47,7 +61,7 @@ pub struct Options {
     /// a request queue, else the queue layer ([`crate::Warning::QueueLayerOnly`] says so).
     pub layer: Option<Layer>,
     /// Size of the kernel's ring of each processor, in bytes: a power of two, at least
-    /// [`Options::MIN_RING_BYTES`].
+    /// [`Options::MIN_RING_BYTES`]. With [`Backend::Blktrace`] each processor has one for each disk.
     pub ring_bytes: usize,
     /// Leaves the host's name out of the tape.
     pub hide_host: bool,

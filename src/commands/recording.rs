@@ -1,6 +1,6 @@
 //! What `record` and `top` share: what they are asked to watch, and what they say at the end.
 
-use iotape_capture::{CaptureError, Options, Report, Session, Warning};
+use iotape_capture::{Backend, CaptureError, Options, Report, Session, Warning};
 use iotape_formats::tape::Layer;
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub fn source_options(args: &SourceArgs) -> Result<Options, Failure> {
         layer: args.layer.map(Layer::from),
         ring_bytes: ring_bytes
             .map_err(Failure::usage)?
-            .unwrap_or(Options::DEFAULT_RING_BYTES),
+            .unwrap_or_else(|| Backend::from(args.backend).default_ring_bytes()),
         duration: args.duration,
         ..Options::new(args.devices.clone())
     })
@@ -38,6 +38,7 @@ fn refuse_on_windows(args: &SourceArgs) -> Result<(), Failure> {
         BackendArg::Perf => "--backend perf",
         BackendArg::Ftrace => "--backend ftrace",
         BackendArg::Bpf => "--backend bpf",
+        BackendArg::Blktrace => "--backend blktrace",
         BackendArg::Auto if args.ring.is_some() => "--ring",
         BackendArg::Auto => return Ok(()),
     };
@@ -63,7 +64,7 @@ pub fn warn_of_unpaired(report: &Report, backend: BackendArg) {
     if unpaired > 64 && unpaired > requests / 100 {
         let remedy = match backend {
             BackendArg::Auto | BackendArg::Perf => "; --backend ftrace may see them",
-            BackendArg::Ftrace | BackendArg::Bpf => "",
+            BackendArg::Ftrace | BackendArg::Bpf | BackendArg::Blktrace => "",
         };
         warn(format_args!(
             "{} of {} requests have no completion: the kernel dropped events that it did not \

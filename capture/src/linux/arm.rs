@@ -47,7 +47,6 @@ pub(super) struct Opened {
 
 impl Plan {
     /// No tracepoints: a backend that knows them itself.
-    #[cfg(feature = "bpf")]
     pub fn none(ring_bytes: usize, missing: Vec<&'static str>) -> Plan {
         Plan {
             tracepoints: Vec::new(),

@@ -22,7 +22,7 @@ pub(super) struct Number {
 }
 
 impl Number {
-    fn of_dev(dev: u64) -> Number {
+    pub fn of_dev(dev: u64) -> Number {
         Number {
             major: rustix::fs::major(dev),
             minor: rustix::fs::minor(dev),
@@ -150,6 +150,11 @@ impl BlockDevice {
         }
         let end = offset_bytes.checked_add(length_bytes)?;
         (offset_bytes >= place.start && end <= place.end).then(|| offset_bytes - place.start)
+    }
+
+    /// Name of the disk that reports its I/O: its own, or that of the disk it is a partition of.
+    pub fn disk_name(&self) -> String {
+        device_name(&self.sys)
     }
 
     /// Whether one discard request may cover several ranges.

@@ -1,6 +1,5 @@
 //! What this machine can record, and what would enable the rest.
 
-use std::fs;
 use std::io;
 
 use iotape_formats::event::Step;
@@ -8,6 +7,8 @@ use iotape_formats::tracepoint::{BLOCK_TRACEPOINTS, BlockTracepoint};
 use rustix::fs::{Access, AtFlags, OFlags, accessat};
 
 use super::arm;
+use super::blktrace;
+use super::debugfs::DebugFs;
 use super::rights;
 use super::sys::{Ring, TracepointEvent};
 use super::tracefs::TraceFs;
@@ -26,6 +27,7 @@ pub fn doctor() -> Vec<Finding> {
             .map_or_else(unknown_tracepoints, |(finding, _)| finding.clone()),
         perf_events(tracepoints.and_then(|(_, first)| first)),
         ftrace(&tracefs),
+        block_traces(),
         paranoid(),
         lockdown(),
     ]
@@ -115,7 +117,7 @@ fn perf_events(tracepoint: Option<BlockTracepoint>) -> Finding {
         Ok(()) => ready(
             subject,
             format!(
-                "can be opened, with a ring of {} KiB",
+                "can be opened, with a ring of {} KiB: --backend perf works",
                 Options::DEFAULT_RING_BYTES / 1024
             ),
         ),
@@ -166,6 +168,50 @@ fn ftrace(tracefs: &io::Result<TraceFs>) -> Finding {
     }
 }
 
+/// Whether block traces can be set up and read. None is.
+fn block_traces() -> Finding {
+    let subject = "block traces";
+    let missing = |detail: &str, remedy: &str| Finding {
+        subject,
+        status: Status::Limited,
+        detail: format!("--backend blktrace does not work: {detail}"),
+        remedy: Some(remedy.to_owned()),
+    };
+    let instead = "--backend perf or ftrace, which do the same";
+    if blktrace::is_compiled_in() == Some(false) {
+        return missing(
+            "the kernel was built without CONFIG_BLK_DEV_IO_TRACE",
+            instead,
+        );
+    }
+    match rights::lockdown().as_deref() {
+        None | Some("none") => {}
+        Some(state) => {
+            let detail = format!("kernel lockdown ({state}) closes blktrace's relay files");
+            let remedy = format!("boot without lockdown (secure boot); or {instead}");
+            return missing(&detail, &remedy);
+        }
+    }
+    let readable = DebugFs::open().and_then(|debugfs| debugfs.folder("block"));
+    match readable {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            missing("debugfs is root's", "run it as root (sudo)")
+        }
+        Err(error) => missing(
+            &format!("debugfs cannot be read ({error})"),
+            "mount -t debugfs debugfs /sys/kernel/debug",
+        ),
+        Ok(_) if blktrace::refuse_blk_tracer().is_err() => missing(
+            "ftrace's tracer blk is on and takes all records",
+            "echo nop >/sys/kernel/tracing/current_tracer",
+        ),
+        Ok(_) => ready(
+            subject,
+            "can be set up, one on a disk at a time: --backend blktrace works".to_owned(),
+        ),
+    }
+}
+
 fn paranoid() -> Finding {
     let subject = "kernel.perf_event_paranoid";
     match rights::paranoid() {
@@ -188,7 +234,7 @@ fn paranoid() -> Finding {
 /// Lockdown does not forbid this path; the finding says in which state that is known.
 fn lockdown() -> Finding {
     let subject = "kernel lockdown";
-    let Ok(text) = fs::read_to_string("/sys/kernel/security/lockdown") else {
+    let Some(state) = rights::lockdown() else {
         return Finding {
             subject,
             status: Status::Unknown,
@@ -197,8 +243,7 @@ fn lockdown() -> Finding {
             remedy: None,
         };
     };
-    let state = text.split(['[', ']']).nth(1).unwrap_or(text.trim());
-    match state {
+    match state.as_str() {
         "confidentiality" => Finding {
             subject,
             status: Status::Missing,

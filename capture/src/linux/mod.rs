@@ -1,13 +1,16 @@
-//! The recorder on Linux: block tracepoints, through `perf_event_open` or an instance of ftrace.
+//! The recorder on Linux: block tracepoints, through `perf_event_open` or an instance of ftrace, or the
+//! kernel's own block traces, as blktrace reads them.
 //!
-//! Neither path needs a mounted tracefs or debugfs, and both work under kernel lockdown, where
-//! blktrace's relay files are closed. What perf arms hangs on file descriptors; an instance is removed
-//! by a process of its own.
+//! No path needs a mounted tracefs or debugfs. The first two work under kernel lockdown, where
+//! blktrace's relay files are closed. What perf arms hangs on file descriptors; an instance and a block
+//! trace are removed by a process of their own.
 
 mod arm;
+mod blktrace;
 #[cfg(feature = "bpf")]
 mod bpf;
 mod clock;
+mod debugfs;
 mod devices;
 mod doctor;
 pub mod files;
@@ -15,6 +18,7 @@ mod ftrace;
 mod merge;
 mod processes;
 mod recorder;
+mod relay;
 mod rights;
 mod rings;
 mod session;

@@ -2,7 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, openat};
+
+use super::tracefs::detached_mount;
 use crate::CaptureError;
 
 /// The kernel refused to open a perf event.
@@ -126,6 +130,47 @@ fn program() -> String {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().map(|path| path.to_string_lossy());
     program.map_or("PROGRAM".to_owned(), |path| path.into_owned())
+}
+
+/// The kernel refused access to debugfs.
+pub(super) fn debugfs_error(source: io::Error) -> CaptureError {
+    if is_refusal(&source) {
+        return CaptureError::Permission {
+            action: "reading debugfs",
+            missing: "root".to_owned(),
+            remedy: "run it as root (sudo), or record with the backend perf".to_owned(),
+        };
+    }
+    let action = "mounting debugfs (mount -t debugfs debugfs /sys/kernel/debug)".to_owned();
+    CaptureError::System { action, source }
+}
+
+/// The kernel refused to open the buffers of a block trace, which root can see.
+pub(super) fn relay_error(source: io::Error) -> CaptureError {
+    if is_refusal(&source) {
+        let state = lockdown().unwrap_or_else(|| "probably: its state is not told".to_owned());
+        return CaptureError::LockedDown { state };
+    }
+    let action = "opening the buffers of a block trace in debugfs".to_owned();
+    CaptureError::System { action, source }
+}
+
+/// State of kernel lockdown: `none`, `integrity` or `confidentiality`; `None` where it is not told.
+pub(super) fn lockdown() -> Option<String> {
+    const PATH: &str = "lockdown";
+    let text = fs::read_to_string(Path::new("/sys/kernel/security").join(PATH)).or_else(|_| {
+        let mount = detached_mount("securityfs")?;
+        let file = openat(
+            &mount,
+            PATH,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        io::read_to_string(fs::File::from(file))
+    });
+    let text = text.ok()?;
+    let state = text.split(['[', ']']).nth(1).unwrap_or(text.trim());
+    Some(state.to_owned())
 }
 
 /// Level of `kernel.perf_event_paranoid`.

@@ -13,6 +13,7 @@ use iotape_formats::pairing::{DeviceRules, Limits, Pairing};
 use iotape_formats::tape::{Anchor, Clock, Device, ErrorCodes, Header, Layer};
 
 use super::arm::{self, Plan};
+use super::blktrace;
 use super::clock;
 use super::devices::{self, BlockDevice};
 use super::ftrace::Buffers;
@@ -163,10 +164,15 @@ impl Session {
         let host = uname.nodename().to_string_lossy().into_owned();
         let release = uname.release().to_string_lossy();
         let mut notes = Vec::new();
-        if self.options.backend != Backend::Bpf {
-            notes.push("the tracepoints do not tell control groups".to_owned());
+        match self.options.backend {
+            Backend::Bpf => {}
+            Backend::Blktrace => notes.push(
+                "control groups are told only while the option blk_cgroup of ftrace's tracer blk is set"
+                    .to_owned(),
+            ),
+            _ => notes.push("the tracepoints do not tell control groups".to_owned()),
         }
-        if self.options.backend == Backend::Ftrace {
+        if matches!(self.options.backend, Backend::Ftrace | Backend::Blktrace) {
             notes.push(
                 "the thread is recorded: where it ended before its process was looked up, its number \
                  stands for that of the process"
@@ -223,6 +229,13 @@ fn arm_backend(
 ) -> Result<Armed, CaptureError> {
     match options.backend {
         Backend::Bpf => return attach_bpf(options, devices, now_ns),
+        Backend::Blktrace => {
+            return Ok(Armed {
+                backend: Backend::Blktrace,
+                plan: Plan::none(options.ring_bytes, Vec::new()),
+                source: Box::new(blktrace::start(devices, options.ring_bytes)?),
+            });
+        }
         // Where it does not work, perf may; if that does not either, its error says what helps.
         Backend::Auto if cfg!(feature = "bpf") => {
             if let Ok(armed) = attach_bpf(options, devices, now_ns) {

@@ -15,10 +15,6 @@ pub(super) enum Told<'a> {
     /// A tracepoint's record.
     Sample(Sample<'a>),
     /// An event that the backend decoded itself.
-    #[expect(
-        dead_code,
-        reason = "for backends whose kernel side decodes; blktrace's comes next"
-    )]
     Event(Decoded<'a>),
     #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "only BPF pairs"))]
     /// A request that the backend has paired itself; in the order of their times.

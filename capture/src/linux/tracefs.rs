@@ -55,14 +55,7 @@ impl TraceFs {
 
     /// A mount of our own.
     pub fn detached() -> io::Result<TraceFs> {
-        let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_create(&context)?;
-        let mount = fsmount(
-            &context,
-            FsMountFlags::FSMOUNT_CLOEXEC,
-            MountAttrFlags::empty(),
-        )?;
-        Ok(TraceFs::Detached(mount))
+        Ok(TraceFs::Detached(detached_mount("tracefs")?))
     }
 
     /// The description of a tracepoint of the block layer.
@@ -97,4 +90,12 @@ impl TraceFs {
         };
         Ok(opened?)
     }
+}
+
+/// A mount of this file system that belongs to no directory.
+pub(super) fn detached_mount(filesystem: &str) -> io::Result<OwnedFd> {
+    let context = fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let (flags, attributes) = (FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
+    Ok(fsmount(&context, flags, attributes)?)
 }

@@ -1,5 +1,6 @@
 //! The unsafe part: system calls that no safe library offers.
 
+mod blktrace;
 #[cfg(feature = "bpf")]
 mod mapped;
 mod perf;
@@ -8,6 +9,7 @@ mod process;
 use std::io;
 use std::os::fd::AsRawFd;
 
+pub(super) use blktrace::{TraceWanted, set_up_traces, start_trace};
 #[cfg(feature = "bpf")]
 pub(super) use mapped::MappedArray;
 #[cfg(test)]

@@ -28,12 +28,23 @@ impl Janitor {
     /// Starts the process: it will remove the folder `name` of `parent`.
     pub fn of_folder(parent: BorrowedFd<'_>, name: &str) -> io::Result<Janitor> {
         let name = CString::new(name)?;
+        // SAFETY: `wait_and_remove` makes system calls only, on memory that was made before.
+        unsafe { Janitor::spawn(|end| wait_and_remove(end, parent, &name)) }
+    }
+
+    /// Starts the process: it leads this life, and knows by the end of the pipe that its parent is gone.
+    ///
+    /// # Safety
+    /// `life` calls only what is async-signal-safe, on memory that was made before: other threads' locks
+    /// do not matter to it then.
+    pub(super) unsafe fn spawn(life: impl FnOnce(BorrowedFd<'_>)) -> io::Result<Janitor> {
         let (end, pipe) = pipe_with(PipeFlags::CLOEXEC)?;
-        // SAFETY: the child calls only what is async-signal-safe (system calls, on memory that was
-        // made before), and never returns: other threads' locks do not matter to it.
+        // SAFETY: the child runs `life` alone, which keeps to what is allowed there.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            wait_and_remove(end.as_fd(), parent, &name);
+            life(end.as_fd());
+            // SAFETY: ends this process without running anything of its parent's.
+            unsafe { libc::_exit(0) };
         }
         check(child)?;
         Ok(Janitor {
@@ -56,23 +67,12 @@ impl Drop for Janitor {
 }
 
 /// The child. Only async-signal-safe calls.
-fn wait_and_remove(end: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) -> ! {
-    let (end, parent) = (end.as_raw_fd(), parent.as_raw_fd());
-    // SAFETY: all calls take numbers, or memory that outlives them; `sigset_t` may be all zeros.
+fn wait_and_remove(end: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) {
+    keep_only(&mut [end.as_raw_fd(), parent.as_raw_fd()]);
+    await_end(end);
+    let parent = parent.as_raw_fd();
+    // SAFETY: all calls take numbers, or memory that outlives them.
     unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
-        libc::setsid();
-        libc::chdir(c"/".as_ptr());
-        close_others(end.min(parent), end.max(parent));
-        let mut byte = 0u8;
-        loop {
-            let got = libc::read(end, std::ptr::from_mut(&mut byte).cast(), 1);
-            if got == 0 || (got < 0 && *libc::__errno_location() != libc::EINTR) {
-                break;
-            }
-        }
         let pause = libc::timespec {
             tv_sec: 0,
             tv_nsec: BETWEEN_ATTEMPTS.as_nanos() as libc::c_long,
@@ -85,34 +85,60 @@ fn wait_and_remove(end: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) -> 
             }
             libc::nanosleep(&pause, std::ptr::null_mut());
         }
-        libc::_exit(0)
     }
 }
 
-/// Closes all descriptors but two.
-///
-/// # Safety
-/// Only for a process that uses no other descriptor any more.
-unsafe fn close_others(low: libc::c_int, high: libc::c_int) {
-    let ranges = [
-        (0, low - 1),
-        (low + 1, high - 1),
-        (high + 1, libc::c_int::MAX),
-    ];
-    for (first, last) in ranges {
-        if first > last {
-            continue;
+/// Makes a new process independent of its parent: signals, session, folder, descriptors but these.
+/// Only async-signal-safe calls.
+pub(super) fn keep_only(kept: &mut [libc::c_int]) {
+    kept.sort_unstable();
+    // SAFETY: all calls take numbers, or memory that outlives them; `sigset_t` may be all zeros.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+    }
+    let mut first = 0;
+    for fd in kept.iter().copied() {
+        close_range(first, fd - 1);
+        first = fd + 1;
+    }
+    close_range(first, libc::c_int::MAX);
+}
+
+/// Waits for the end of a pipe.
+pub(super) fn await_end(end: BorrowedFd<'_>) {
+    let mut byte = 0u8;
+    loop {
+        // SAFETY: one byte is read into one that outlives the call.
+        let got = unsafe { libc::read(end.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1) };
+        if got == 0 || (got < 0 && errno() != libc::EINTR) {
+            return;
         }
-        // SAFETY: takes numbers; what is closed is not used any more, as the caller promises.
-        let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-        if closed == 0 {
-            continue;
-        }
-        // Before Linux 5.9 there is no such call.
-        for fd in first..=last.min(4096) {
-            // SAFETY: as above.
-            unsafe { libc::close(fd) };
-        }
+    }
+}
+
+/// Why the last call failed, for a process that may not use more than system calls.
+pub(super) fn errno() -> i32 {
+    // SAFETY: the C library's number of this thread.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Closes the descriptors of a range: of a process that does not use them any more.
+fn close_range(first: libc::c_int, last: libc::c_int) {
+    if first > last {
+        return;
+    }
+    // SAFETY: takes numbers; what is closed is not used any more.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // Before Linux 5.9 there is no such call.
+    for fd in first..=last.min(4096) {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
     }
 }
 
