@@ -76,10 +76,10 @@ def quantile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def near(name, seen, expected):
+def near(name, seen, expected, peer="blktrace"):
     """Within five parts in a hundred."""
     good = abs(seen - expected) <= 0.05 * expected
-    print(f"{'ok  ' if good else 'FAIL'} {name}: {seen / 1e3:.1f} us, blktrace {expected / 1e3:.1f} us")
+    print(f"{'ok  ' if good else 'FAIL'} {name}: {seen / 1e3:.1f} us, {peer} {expected / 1e3:.1f} us")
     if not good:
         FAILURES.append(name)
 
@@ -98,6 +98,54 @@ def beside_blktrace(backend):
         theirs = [latency for kind, _, latency, _ in peer if kind == op and latency is not None]
         for share in (0.5, 0.99):
             near(f"{backend}: {op} p{share * 100:g}", quantile(ours, share), quantile(theirs, share))
+
+
+def block_trace():
+    """The backend blktrace: beside perf, and blktrace of the same load."""
+    rows, peer = rows_of("block.iotape"), rows_of("block-perf.iotape")
+    check("blktrace: requests and bytes as perf", totals(rows), totals(peer))
+    info = info_of("block.iotape")
+    check("blktrace: lost, unpaired", (info["lost_events"], info["unpaired"]), (0, 0))
+    data = {op: sums for op, sums in totals(rows).items() if op != "flush"}
+    sums = collections.defaultdict(lambda: [0, 0])
+    for kind, size, _, _ in blktrace_requests("same"):
+        if kind != "flush":  # How many become one differs from run to run.
+            sums[kind][0] += 1
+            sums[kind][1] += size
+    check("blktrace: as blktrace of the same load", data, {op: tuple(pair) for op, pair in sums.items()})
+    for op in ("read", "write"):
+        of_op = [[int(row["latency_ns"]) for row in some if row["op"] == op and row["latency_ns"]] for some in (rows, peer)]
+        for share in (0.5, 0.99):
+            near(f"blktrace: {op} p{share * 100:g}", *(quantile(values, share) for values in of_op), peer="perf")
+    starts = [info_of(tape)["started_unix_ns"] for tape in ("block.iotape", "block-perf.iotape")]
+    apart = [int(a["time_ns"]) + starts[0] - int(b["time_ns"]) - starts[1] for a, b in zip(rows, peer)]
+    middle = quantile(apart, 0.5)
+    good = abs(middle) < 1_000_000
+    print(f"{'ok  ' if good else 'FAIL'} blktrace: its clock is perf's, {middle} ns apart")
+    if not good:
+        FAILURES.append("clock")
+    processes = {row["process"] for row in rows if row["op"] == "read"}
+    check("blktrace: processes as perf", processes, {row["process"] for row in peer if row["op"] == "read"})
+    check("blktrace: as nobody", totals(rows_of("nobody.iotape"))["read"], totals(rows)["read"])
+    starved()
+    check("started and stopped under load", len((FOLDER / "again").read_text().split()), 20)
+    before = (FOLDER / "before").read_text()
+    for end in ("block", "TERM", "KILL", "ABRT", "failed"):
+        check(f"blktrace: tracing state, {end}", (FOLDER / f"after-{end}").read_text() == before, True)
+
+
+def starved():
+    """Buffers that were full: what is lost is told, and nothing that is told is wrong."""
+    info, rows = info_of("starved.iotape"), rows_of("starved.iotape")
+    runs = [json.loads((FOLDER / name).read_text())["runs"][0] for name in ("starved.json", "starved-after.json")]
+    slowest = max(run["service_ns"]["max"] for run in runs)
+    latest = max(int(row["latency_ns"]) for row in rows if row["latency_ns"])
+    asked = runs[1]["by_op"]["read"]["requests"]
+    seen = sum(row["op"] == "read" for row in rows)
+    print(f"     starved: {info['lost_events']} records lost, {seen} reads of {2 * asked} seen, slowest {latest} of {slowest} ns")
+    check("starved: a loss is told", info["lost_events"] > 0, True)
+    check("starved: what came later is there", seen >= asked, True)
+    check("starved: no latency beyond the slowest", latest <= slowest, True)
 
 
 def stacks():
@@ -144,9 +192,10 @@ def clocks():
 def main():
     for backend in ("perf", "ftrace"):
         beside_blktrace(backend)
+    block_trace()
     stacks()
     clocks()
-    for backend in ("perf", "ftrace"):
+    for backend in ("perf", "ftrace", "blktrace"):
         info = info_of(f"unplugged-{backend}.iotape")
         run = json.loads((FOLDER / f"unplugged-{backend}.json").read_text())["runs"][0]
         # Reads are also those of whoever looks at the disk.
@@ -162,7 +211,7 @@ def main():
             if not good:
                 FAILURES.append("perf goes on")
         else:
-            check("ftrace misses nothing while a processor goes and comes", seen, asked)
+            check(f"{backend} misses nothing while a processor goes and comes", seen, asked)
     before = (FOLDER / "before").read_text()
     check("tracing state after all", (FOLDER / "after").read_text(), before)
     check("tracing state after kill -9", (FOLDER / "after-kill").read_text(), before)
