@@ -98,7 +98,7 @@ pub struct Pairing {
     flush_balance: Vec<FlushBalance>,
     window: OrderWindow,
     counters: Counters,
-    /// Open requests that will be in the output, of each device.
+    /// Open requests that will be in the output and are not in doubt since a loss, of each device.
     in_flight: Vec<usize>,
     in_gap: bool,
     flush_doubt_until_ns: Vec<u64>,
@@ -114,6 +114,8 @@ struct Row {
     ticket: Ticket,
     /// Paired like the others, but not in the output.
     hidden: bool,
+    /// Among those in flight.
+    counted: bool,
     /// Parts whose data is done and which end with a flush of their own (queue layer).
     flushing: Vec<Bytes>,
     /// A flush follows it on behalf of its submitter (device layer).
@@ -202,6 +204,10 @@ impl Pairing {
     pub fn lost(&mut self, at_ns: u64) {
         for entry in self.open.iter_mut() {
             entry.doubtful = true;
+            // Its completion may be among what was lost: it would count for long.
+            if std::mem::take(&mut entry.payload.counted) {
+                self.in_flight[usize::from(entry.device.0)] -= 1;
+            }
         }
         for entry in self.waiting.iter_mut() {
             entry.doubtful = true;
@@ -218,7 +224,8 @@ impl Pairing {
         self.end_ns = end_ns;
     }
 
-    /// How many requests of the output are open.
+    /// How many requests of the output are open. Those that were open when events were lost are left
+    /// out: whether they still are is not known.
     pub fn in_flight(&self) -> usize {
         self.in_flight.iter().sum()
     }
@@ -294,6 +301,7 @@ impl Pairing {
         let row = Row {
             ticket,
             hidden,
+            counted: !hidden,
             flushing: Vec::new(),
             then_flush,
         };
@@ -364,7 +372,7 @@ impl Pairing {
         for part in &entry.payload.flushing {
             self.flushing.remove(&(entry.device.0, part.start, key));
         }
-        self.in_flight[usize::from(entry.device.0)] -= usize::from(!entry.payload.hidden);
+        self.in_flight[usize::from(entry.device.0)] -= usize::from(entry.payload.counted);
     }
 }
 

@@ -259,3 +259,26 @@ fn a_range_beyond_64_bits_is_counted_and_left_out() {
         }
     );
 }
+
+#[test]
+fn what_was_open_at_a_loss_is_not_in_flight_any_more() {
+    let queue = rules(Layer::Queue);
+    let mut pairing = Pairing::new(vec![queue, queue], Limits::default(), 0, Some(999));
+    for line in ["1 Q R 0 + 8 [5]", "2 Q R 8 + 8 [5]", "3 Q R 16 + 8 [999]"] {
+        pairing.event(event(line));
+    }
+    assert_eq!(pairing.in_flight_by_device(), [2, 0]);
+    pairing.lost(4);
+    assert_eq!(pairing.in_flight(), 0);
+    pairing.event(event("5 Q R 24 + 8 [5]"));
+    pairing.event(Event {
+        device: DeviceIndex(1),
+        ..event("6 Q W 24 + 8 [5]")
+    });
+    assert_eq!(pairing.in_flight_by_device(), [1, 1]);
+    // One from before is done after all, and one from behind the loss.
+    pairing.event(event("7 B R 0 + 8 [0]"));
+    assert_eq!(pairing.in_flight(), 2);
+    pairing.event(event("8 B R 24 + 8 [0]"));
+    assert_eq!(pairing.in_flight_by_device(), [0, 1]);
+}
