@@ -8,6 +8,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -161,17 +162,24 @@ fn intervals_add_up_to_the_tape_and_to_what_fio_did() {
             "{name}: {shown}, exactly {exact}"
         );
     }
-    // fio keeps 8 in flight, and is by far the busiest process.
+    let sum_ns: u64 = latencies.iter().sum();
+    let mean = sum_ns as f64 / latencies.len() as f64;
+    assert!((total["mean"].as_f64().unwrap() / mean - 1.0).abs() < 1e-6);
+    // fio is by far the busiest process.
     let busiest = intervals.iter().max_by_key(|one| one["requests"].as_u64());
     let busiest = busiest.unwrap();
-    let depth = busiest["mean_depth"].as_f64().unwrap();
-    assert!(depth > 1.0 && depth < 8.5, "{depth}");
     assert_eq!(busiest["processes"][0]["name"], "fio");
     assert_eq!(busiest["processes"][0]["over_bytes"], 0);
     let rate = busiest["iops"].as_f64().unwrap();
     let length = busiest["to_ns"].as_u64().unwrap() - busiest["from_ns"].as_u64().unwrap();
     let computed = busiest["requests"].as_f64().unwrap() / (length as f64 / 1e9);
     assert!((rate / computed - 1.0).abs() < 1e-6);
+    // Little's law: a rate times a mean time.
+    let latency = &busiest["latency_ns"];
+    let share = latency["count"].as_f64().unwrap() / busiest["requests"].as_f64().unwrap();
+    let expected = rate * share * latency["mean"].as_f64().unwrap() / 1e9;
+    let depth = busiest["mean_depth"].as_f64().unwrap();
+    assert!((depth / expected - 1.0).abs() < 1e-6, "{depth}, {expected}");
 }
 
 #[test]
@@ -214,7 +222,7 @@ fn top_leaves_no_file_and_nothing_in_the_kernel() {
 
 #[test]
 fn in_a_pipe_it_is_a_line_an_interval_and_ends_with_its_reader() {
-    if !have_root_and(&["losetup"]) {
+    if !have_root_and(&["losetup", "script"]) {
         return;
     }
     let device = LoopDevice::new(DEVICE_BYTES);
@@ -228,6 +236,17 @@ fn in_a_pipe_it_is_a_line_an_interval_and_ends_with_its_reader() {
     );
     assert!((5..=12).contains(&lines.len()), "{}", ended.stdout);
     assert!(!ended.stdout.contains('\x1b'));
+    // A terminal that can only print is the same.
+    let command = format!("{} {}", env!("CARGO_BIN_EXE_iotape"), args.join(" "));
+    let mut dumb = Command::new("script");
+    dumb.args(["--quiet", "--command", &command, "/dev/null"])
+        .env("TERM", "dumb");
+    let ended = Ended::from(dumb.stdin(Stdio::null()).output().unwrap()).expect(0);
+    assert!(
+        ended.stdout.contains("p99.9") && !ended.stdout.contains('\x1b'),
+        "{}",
+        ended.stdout
+    );
     assert!(lines.last().unwrap().contains("events lost"));
 
     // Nobody reads any more: top ends, a recording goes on.
@@ -256,6 +275,53 @@ fn in_a_pipe_it_is_a_line_an_interval_and_ends_with_its_reader() {
         .expect(0)
         .json();
     assert_eq!(info["complete"], true);
+}
+
+#[test]
+fn a_slow_reader_gets_longer_intervals_and_all_requests() {
+    if !have_root_and(&["losetup", "fio"]) {
+        return;
+    }
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let args = [
+        "top",
+        device.name(),
+        "--layer",
+        "queue",
+        "--json",
+        "--interval",
+        "100ms",
+    ];
+    let mut child = iotape(args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    // A page is room for two or three intervals.
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&stdout);
+    // SAFETY: plain integer arguments, and the descriptor is open.
+    let room = unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, 4096) };
+    assert_eq!(room, 4096);
+    let mut text = vec![0];
+    stdout.read_exact(&mut text).unwrap();
+    let [(reads, _), (writes, _)] = load(device.name(), &["--runtime=2"]);
+    common::tool("kill", ["-INT", &child.id().to_string()]);
+    std::thread::sleep(Duration::from_millis(200));
+    stdout.read_to_end(&mut text).unwrap();
+    let status = child.wait().unwrap().code();
+
+    let text = String::from_utf8(text).unwrap();
+    let objects: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (end, intervals) = objects.split_last().unwrap();
+    // Of the twenty and more, only those that found room.
+    assert!(intervals.len() < 12, "{}", intervals.len());
+    let lost = end["lost_requests"].as_u64().unwrap();
+    assert_eq!(status, Some(if lost == 0 { 0 } else { 3 }));
+    assert_eq!(
+        sum(intervals, "/requests"),
+        end["requests"].as_u64().unwrap()
+    );
+    assert_eq!(sum(intervals, "/requests") + lost, reads + writes);
 }
 
 const ENTER: &str = "\x1b[?1049h";

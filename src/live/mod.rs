@@ -177,10 +177,10 @@ impl Painter {
         }
     }
 
-    /// Shows the same again if the terminal has another size now.
+    /// Shows the same again if that is not what the terminal shows.
     fn adapt(&mut self, figures: Option<&Figures>) -> io::Result<()> {
         match (&*self, figures) {
-            (Painter::Screen { screen, .. }, Some(figures)) if screen.has_another_size() => {
+            (Painter::Screen { screen, .. }, Some(figures)) if screen.is_stale() => {
                 self.show(figures)
             }
             _ => Ok(()),

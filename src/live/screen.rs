@@ -21,6 +21,8 @@ const USUAL: Size = Size {
 
 static TERMINAL: OnceLock<File> = OnceLock::new();
 static ON: AtomicBool = AtomicBool::new(false);
+/// Another program may have drawn meanwhile.
+static STALE: AtomicBool = AtomicBool::new(false);
 
 /// How large a terminal is, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,9 +96,10 @@ impl Screen {
         write(self.terminal, text.as_bytes())
     }
 
-    /// Whether the terminal's size changed since it was drawn on.
-    pub fn has_another_size(&self) -> bool {
-        size_of(self.terminal) != self.size
+    /// Whether what was drawn is not what should be seen: the terminal has another size now, or was given
+    /// back for a while.
+    pub fn is_stale(&self) -> bool {
+        STALE.swap(false, Ordering::Relaxed) || size_of(self.terminal) != self.size
     }
 }
 
@@ -122,6 +125,7 @@ pub fn enter_again() {
     if let Some(terminal) = TERMINAL.get() {
         ON.store(true, Ordering::Relaxed);
         let _ = write(terminal, ENTER);
+        STALE.store(true, Ordering::Relaxed);
     }
 }
 
