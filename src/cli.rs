@@ -308,6 +308,10 @@ pub struct ImportArgs {
     /// statistics, not for replay.
     #[arg(long)]
     pub without_offsets: bool,
+    /// Take the names of files that an .etl tells into the tape. They are private: left out unless this
+    /// is given, and removed again by `edit --strip-names`.
+    #[arg(long)]
+    pub file_names: bool,
     /// Rate of a trace clock that counts ticks (trace_pipe with x86-tsc), in kHz.
     #[arg(long, value_name = "KHZ", value_parser = clap::value_parser!(u64).range(1..))]
     pub tick_khz: Option<u64>,

@@ -6,13 +6,15 @@ use std::io::Cursor;
 
 use etl_parse::encode::{Encoder, payload, usual_header};
 use etl_parse::kernel::{
-    DiskFlush, DiskInit, DiskTransfer, KERNEL_DISK, PhyDisk, ProcessInfo, Response, ThreadInfo,
-    hook,
+    DiskFlush, DiskInit, DiskTransfer, FileName, KERNEL_DISK, PhyDisk, ProcessInfo, Response,
+    ThreadInfo, hook,
 };
 use etl_parse::storport::{self, Completion, Dispatch, ScsiAddress};
 use etl_parse::{Compression, Event, EventId, HeaderKind, LogHeader, PointerWidth};
 use iotape_formats::import::etl::{ImportError, Options, Report, import};
-use iotape_formats::tape::{Anchor, Block, ErrorCodes, Layer, Loss, LossReason, TapeReader};
+use iotape_formats::tape::{
+    Anchor, Block, ErrorCodes, Layer, Loss, LossReason, NameKind, TapeReader, name_id,
+};
 use iotape_formats::{Flags, Op, Process, Request};
 
 /// Ticks of 100 ns from the start of the trace.
@@ -142,7 +144,11 @@ fn try_import(bytes: Vec<u8>) -> Result<Imported, ImportError> {
         tool: "test 1".to_owned(),
         ..Options::default()
     };
-    let (bytes, report) = import(Cursor::new(bytes), &options, Vec::new(), &mut |_| ())?;
+    import_with(bytes, &options)
+}
+
+fn import_with(bytes: Vec<u8>, options: &Options) -> Result<Imported, ImportError> {
+    let (bytes, report) = import(Cursor::new(bytes), options, Vec::new(), &mut |_| ())?;
     let mut tape = TapeReader::open(Cursor::new(bytes)).unwrap();
     let mut requests = Vec::new();
     let mut block = Block::new();
@@ -824,4 +830,95 @@ fn a_trace_without_disk_io_says_what_it_holds() {
         ),
         "{text}"
     );
+}
+
+/// Key 1 is a file that was there; key 2 becomes another one; of key 3 the end says nothing that the
+/// beginning can take.
+#[test]
+fn requests_tell_the_files_that_the_trace_names_if_that_is_asked_for() {
+    for pointers in [PointerWidth::Bits32, PointerWidth::Bits64] {
+        let header = LogHeader {
+            pointers,
+            ..small_header()
+        };
+        let mut trace = Trace::new(&header);
+        let put = |trace: &mut Trace, at, hook, version, payload: &[u8]| {
+            let event = Event {
+                kind: HeaderKind::PerfInfo,
+                id: EventId::Kernel { hook },
+                version,
+                ticks: Some(START + at),
+                processor: 1,
+                process_id: None,
+                thread_id: None,
+                pointers,
+                payload,
+                extended: &[],
+            };
+            trace.0.push(&event).unwrap();
+        };
+        let file = |trace: &mut Trace, at, hook, key, name: &str| {
+            let name = FileName {
+                key,
+                name: name.to_owned(),
+                begins: false,
+            };
+            put(trace, at, hook, 2, &payload::file_name(&name, pointers));
+        };
+        let done = |trace: &mut Trace, at, key| {
+            let done = DiskTransfer {
+                file_object: key,
+                ..write(0xa0 + at as u64, at as u64 * 4096, 1)
+            };
+            let payload = payload::disk_transfer(&done, 3, pointers);
+            put(trace, at, hook::DISK_WRITE, 3, &payload);
+        };
+        for key in 1..5 {
+            done(&mut trace, 10 + key as i64, key);
+        }
+        file(&mut trace, 20, hook::FILE_DELETE, 2, r"\D\old");
+        file(&mut trace, 21, hook::FILE_CREATE, 2, "\\D\\new \u{e9}");
+        file(&mut trace, 22, hook::FILE_CREATE, 3, r"\D\made");
+        for key in 1..5 {
+            done(&mut trace, 30 + key as i64, key);
+        }
+        file(&mut trace, 40, hook::FILE_RUNDOWN, 1, r"\D\there");
+        file(&mut trace, 41, hook::FILE_RUNDOWN, 2, "\\D\\new \u{e9}");
+        file(&mut trace, 42, hook::FILE_RUNDOWN, 3, r"\D\made");
+        let bytes = trace.finish();
+
+        let silent = try_import(bytes.clone()).unwrap();
+        assert!(silent.requests.iter().all(|request| request.file.is_none()));
+        assert!(silent.tape.names().is_empty());
+
+        let options = Options {
+            file_names: true,
+            ..Options::default()
+        };
+        let imported = import_with(bytes, &options).unwrap();
+        let names: Vec<Option<&str>> = imported
+            .requests
+            .iter()
+            .map(|request| {
+                let name = imported.tape.names().get(NameKind::File, request.file?)?;
+                assert_eq!(name_id(name), request.file?);
+                Some(&**name)
+            })
+            .collect();
+        // Key 2 is of two files: which was the first, only its deletion tells, behind the requests.
+        let expected = [
+            Some(r"\D\there"),
+            None,
+            None,
+            None,
+            Some(r"\D\there"),
+            Some("\\D\\new \u{e9}"),
+            Some(r"\D\made"),
+            None,
+        ];
+        assert_eq!(names, expected, "{pointers:?}");
+        let report = &imported.report;
+        assert_eq!((report.named_files, report.unnamed_files), (4, 4));
+        assert_eq!(report.summary.id, silent.report.summary.id);
+    }
 }

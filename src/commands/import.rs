@@ -28,6 +28,11 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
             return Err(found::directory(path));
         }
     }
+    if args.file_names && !is_etl(args) {
+        return Err(Failure::usage(
+            "--file-names takes the names of files from an .etl; this is another format",
+        ));
+    }
     let (summary, outcome) = match args.from {
         ImportFormat::Auto => import_found(args),
         ImportFormat::Blktrace => import_blktrace(args),
@@ -49,6 +54,14 @@ pub fn run(args: &ImportArgs) -> Result<Outcome, Failure> {
         units::count(counters.lost_events),
     ))?;
     Ok(outcome)
+}
+
+fn is_etl(args: &ImportArgs) -> bool {
+    match args.from {
+        ImportFormat::Etl => true,
+        ImportFormat::Auto => etl::is_trace(&args.files[0]).unwrap_or(false),
+        _ => false,
+    }
 }
 
 /// Finds the format by content. A name without a file may be mistyped: blktrace's importer says what
@@ -249,6 +262,7 @@ fn import_etl(args: &ImportArgs) -> Result<(Summary, Outcome), Failure> {
     let options = etl::Options {
         tool: TOOL.to_owned(),
         level: args.level.into(),
+        file_names: args.file_names,
     };
     let mut line = ProgressLine::new(false);
     let mut show = |progress: &etl::Progress| {

@@ -5,7 +5,9 @@ use std::io::Write;
 
 use crate::request::{DeviceIndex, Request};
 use crate::sort::TimeSorter;
-use crate::tape::{Anchor, Counters, Device, Header, Level, Loss, Summary, TapeError, TapeWriter};
+use crate::tape::{
+    Anchor, Counters, Device, Header, Level, Loss, NameKind, Summary, TapeError, TapeWriter,
+};
 
 /// For how long a request waits for others that were issued earlier and took longer, in a trace.
 pub(super) const WINDOW_NS: u64 = 1_000_000_000;
@@ -80,6 +82,11 @@ impl<W: Write> SortedTape<W> {
             to_ns: self.since_zero(to_ns),
             ..loss
         })
+    }
+
+    /// Names a file, before the requests that tell its number.
+    pub fn name_file(&mut self, id: u64, name: &str) -> Result<bool, TapeError> {
+        self.writer.name(NameKind::File, id, name)
     }
 
     /// Adds to the tape's counters.

@@ -2,7 +2,8 @@
 
 use crate::bytes::PointerWidth;
 use crate::kernel::{
-    DiskFlush, DiskInit, DiskTransfer, LogDisk, PhyDisk, ProcessInfo, Response, ThreadInfo,
+    DiskFlush, DiskInit, DiskTransfer, FileName, LogDisk, PhyDisk, ProcessInfo, Response,
+    ThreadInfo,
 };
 use crate::log_header::LogHeader;
 use crate::storport::{Completion, Dispatch, ScsiAddress};
@@ -170,6 +171,15 @@ pub fn disk_init(init: &DiskInit, version: u8, pointers: PointerWidth) -> Vec<u8
         0..=2 => fields.bytes,
         _ => fields.optional(init.thread_id).bytes,
     }
+}
+
+/// The name of a file.
+pub fn file_name(file: &FileName, pointers: PointerWidth) -> Vec<u8> {
+    let units = file.name.encode_utf16().count() + 1;
+    Fields::new(pointers)
+        .pointer(file.key)
+        .utf16(&file.name, units)
+        .bytes
 }
 
 /// A process, owned by nobody: versions 0 to 4.

@@ -6,10 +6,12 @@
 
 mod config;
 mod disk_io;
+mod file;
 mod process;
 
 pub use config::{LogDisk, PhyDisk, host_name};
 pub use disk_io::{DiskFlush, DiskInit, DiskIo, DiskTransfer, KERNEL_DISK, Response};
+pub use file::FileName;
 pub use process::{ProcessInfo, ThreadInfo};
 
 use crate::guid::Guid;
@@ -30,6 +32,14 @@ pub mod hook {
     pub const DISK_FLUSH: u16 = 0x010e;
     /// A flush begins.
     pub const DISK_FLUSH_INIT: u16 = 0x010f;
+    /// The name of a file.
+    pub const FILE_NAME: u16 = 0x0400;
+    /// A file begins to be.
+    pub const FILE_CREATE: u16 = 0x0420;
+    /// A file is gone.
+    pub const FILE_DELETE: u16 = 0x0423;
+    /// A file that was there when the trace ended.
+    pub const FILE_RUNDOWN: u16 = 0x0424;
     /// A process begins.
     pub const PROCESS_START: u16 = 0x0301;
     /// A process ends.
@@ -60,6 +70,13 @@ pub mod class {
 
     /// `DiskIo`.
     pub const DISK_IO: Guid = Guid::new(0x3d6f_a8d4, 0xfe05, 0x11d0, FE05);
+    /// `FileIo`.
+    pub const FILE_IO: Guid = Guid::new(
+        0x90cb_dc39,
+        0x4a3e,
+        0x11d1,
+        [0x84, 0xf4, 0x00, 0x00, 0xf8, 0x04, 0x64, 0xe3],
+    );
     /// `Process`.
     pub const PROCESS: Guid = Guid::new(0x3d6f_a8d0, 0xfe05, 0x11d0, FE05);
     /// `Thread`.
@@ -122,6 +139,7 @@ pub(crate) fn hook_of(class: Guid, event_type: u8) -> Option<u16> {
         class::EVENT_TRACE => 0x0000,
         class::DISK_IO => 0x0100,
         class::PROCESS => 0x0300,
+        class::FILE_IO => 0x0400,
         class::THREAD => 0x0500,
         class::SYSTEM_CONFIG => 0x0b00,
         _ => return None,

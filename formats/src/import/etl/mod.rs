@@ -10,10 +10,13 @@
 //! end ([`etl_parse::Reader`]). Its first and last 32 MiB are looked at before the rest: a session
 //! names processes when it begins and disks when it ends, and a tape has them in front.
 //!
-//! What a trace says about file names is left out.
+//! What a trace says about file names is left out unless [`Options::file_names`] asks for it: they are
+//! private. A disk event has the key of its file, and the kernel tells the key's name when a file begins,
+//! when it is gone, and of all files when the session ends.
 
 mod devices;
 mod error;
+mod files;
 mod header;
 mod people;
 mod providers;
@@ -46,6 +49,8 @@ pub struct Options {
     pub tool: String,
     /// How hard to try to make the tape small.
     pub level: Level,
+    /// Whether names of files become part of the tape.
+    pub file_names: bool,
 }
 
 /// How far an import is.

@@ -32,6 +32,10 @@ pub struct Report {
     pub inits_contradicted: u64,
     /// Disk events of a second source, which tells of the same requests. They are left out.
     pub other_source: u64,
+    /// Requests whose file has a name in the tape, if names were asked for.
+    pub named_files: u64,
+    /// Reads and writes whose file the trace does not name, if names were asked for.
+    pub unnamed_files: u64,
     /// Requests of more disks than are believed. They are left out.
     pub refused: u64,
     /// What was met in the events of the port driver, if these were read.

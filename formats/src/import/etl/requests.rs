@@ -30,6 +30,8 @@ pub(super) struct Traced {
     pub time_ns: i64,
     /// Its time and device are still to be set.
     pub request: Request,
+    /// Key of its file, for a read or write of the kernel's.
+    pub file_key: Option<u64>,
 }
 
 /// What was counted besides requests.
@@ -140,6 +142,7 @@ impl Requests {
         traced.request.op = if done.is_write { Op::Write } else { Op::Read };
         traced.request.offset_bytes = offset_bytes;
         traced.request.length_bytes = length_bytes;
+        traced.file_key = Some(done.file_object);
         Some(traced)
     }
 
@@ -179,6 +182,7 @@ impl Requests {
         self.counts.without_response += u64::from(latency_ns.is_none());
         Traced {
             time_ns,
+            file_key: None,
             request: Request {
                 device: DeviceIndex(0),
                 flags: flags_of(done.irp_flags),

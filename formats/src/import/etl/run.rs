@@ -7,6 +7,7 @@ use etl_parse::{Event, EventId, Reader};
 
 use super::devices::{Devices, Disk};
 use super::error::ImportError;
+use super::files::{Files, FirstFiles};
 use super::header::header;
 use super::people::People;
 use super::providers::Tally;
@@ -16,7 +17,7 @@ use super::storports::StorPorts;
 use super::survey::survey;
 use super::{Options, Progress};
 use crate::import::sorted::{SortedTape, WINDOW_NS};
-use crate::tape::{Counters, Loss, LossReason};
+use crate::tape::{Counters, Loss, LossReason, TapeError, name_id};
 
 /// Events between two calls of the progress callback.
 const PROGRESS_EVERY: u64 = 1 << 18;
@@ -25,6 +26,7 @@ const PROGRESS_EVERY: u64 = 1 << 18;
 pub(super) struct Run<R, W: Write> {
     reader: Reader<R>,
     people: People,
+    named: Option<Named>,
     requests: Requests,
     storports: StorPorts,
     tally: Tally,
@@ -41,12 +43,13 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
     /// Opens the trace and begins the tape.
     pub fn start(source: R, options: &Options, sink: W) -> Result<Run<R, W>, ImportError> {
         let mut reader = Reader::open(source)?;
-        let survey = survey(&mut reader)?;
+        let survey = survey(&mut reader, options.file_names)?;
         let clock = *reader.clock();
         let header = header(options, reader.header(), &clock, &survey, survey.origin);
         let wall_ns = Some(clock.start_wall_ns());
         Ok(Run {
             people: survey.people,
+            named: survey.files.map(Named::new),
             requests: Requests::new(clock, survey.origin),
             storports: StorPorts::default(),
             tally: Tally::default(),
@@ -64,6 +67,9 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
         while let Some(event) = self.reader.next_event()? {
             self.tally.add(&event);
             self.end_ticks = self.end_ticks.max(event.ticks.unwrap_or(i64::MIN));
+            if let Some(named) = &mut self.named {
+                named.files.learn(&event);
+            }
             if is_of_interest(&event) {
                 self.malformed += u64::from(event.id == EventId::Malformed);
                 self.people.learn(&event);
@@ -71,7 +77,10 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
                 let traced = traced.map(|(number, traced)| (Disk::Number(number), traced));
                 let traced =
                     traced.or_else(|| storport(&event, &mut self.requests, &mut self.storports));
-                if let Some((disk, traced)) = traced {
+                if let Some((disk, mut traced)) = traced {
+                    if let Some(named) = &mut self.named {
+                        named.name(&mut traced, &mut self.output)?;
+                    }
                     write(
                         disk,
                         traced,
@@ -167,8 +176,49 @@ impl<R: Read + Seek, W: Write> Run<R, W> {
             inits_contradicted: inits.contradicted,
             other_source: counts.other_origin,
             refused: self.refused,
+            named_files: self.named.as_ref().map_or(0, |named| named.requests),
+            unnamed_files: self.named.as_ref().map_or(0, |named| named.unnamed),
             ..Report::default()
         }
+    }
+}
+
+/// Names of files, when they are asked for.
+struct Named {
+    files: Files,
+    /// Requests with a name, and reads and writes without.
+    requests: u64,
+    unnamed: u64,
+}
+
+impl Named {
+    fn new(first: FirstFiles) -> Named {
+        Named {
+            files: first.into_files(),
+            requests: 0,
+            unnamed: 0,
+        }
+    }
+
+    /// Tells a request's file, if its name is known and the tape takes it.
+    fn name<W: Write>(
+        &mut self,
+        traced: &mut Traced,
+        output: &mut SortedTape<W>,
+    ) -> Result<(), TapeError> {
+        let Some(key) = traced.file_key else {
+            return Ok(());
+        };
+        if let Some(name) = self.files.name(key) {
+            let id = name_id(name);
+            if output.name_file(id, name)? {
+                traced.request.file = Some(id);
+            }
+        }
+        let named = u64::from(traced.request.file.is_some());
+        self.requests += named;
+        self.unnamed += 1 - named;
+        Ok(())
     }
 }
 

@@ -103,6 +103,7 @@ impl StorPorts {
         let is_success = done.is_success();
         self.counts.failed += u64::from(!is_success);
         let traced = Traced {
+            file_key: None,
             time_ns,
             request: Request {
                 op,

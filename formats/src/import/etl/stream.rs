@@ -145,7 +145,9 @@ impl<R: Read + Seek> Log<'_, R> {
             }
             self.people.learn(&event);
             if let Some((disk, traced)) = self.session.requests.take(&event, self.people) {
-                let Traced { time_ns, request } = traced;
+                let Traced {
+                    time_ns, request, ..
+                } = traced;
                 return Ok(Some(DiskRequest {
                     disk,
                     time_ns,

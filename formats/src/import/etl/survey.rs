@@ -7,6 +7,7 @@ use etl_parse::kernel::{DiskIo, LogDisk, PhyDisk};
 use etl_parse::{Event, EventId, Reader};
 
 use super::error::ImportError;
+use super::files::FirstFiles;
 use super::people::People;
 use super::requests::Origin;
 use super::storports::tells_of_request;
@@ -24,6 +25,8 @@ pub(super) struct Survey {
     pub partitions: Vec<LogDisk>,
     /// Processes and threads by their last word: for those whose first one is missing.
     pub people: People,
+    /// Files by their first names, if they are asked for.
+    pub files: Option<FirstFiles>,
     /// Name of the host.
     pub host: Option<String>,
     /// Whose disk events there are, best first.
@@ -31,8 +34,14 @@ pub(super) struct Survey {
 }
 
 /// Looks at both ends of a trace.
-pub(super) fn survey<R: Read + Seek>(reader: &mut Reader<R>) -> Result<Survey, ImportError> {
-    let mut survey = Survey::default();
+pub(super) fn survey<R: Read + Seek>(
+    reader: &mut Reader<R>,
+    file_names: bool,
+) -> Result<Survey, ImportError> {
+    let mut survey = Survey {
+        files: file_names.then(FirstFiles::default),
+        ..Survey::default()
+    };
     reader.visit_edges(EDGE_BYTES, &mut |event| survey.take(event))?;
     let order = |a: &LogDisk, b: &LogDisk| (a.disk, a.start_offset).cmp(&(b.disk, b.start_offset));
     survey.partitions.sort_by(order);
@@ -43,6 +52,9 @@ pub(super) fn survey<R: Read + Seek>(reader: &mut Reader<R>) -> Result<Survey, I
 impl Survey {
     fn take(&mut self, event: &Event<'_>) {
         self.people.learn(event);
+        if let Some(files) = &mut self.files {
+            files.learn(event);
+        }
         if let Some(disk) = PhyDisk::parse(event)
             && self.disks.len() < MAX_DISKS
         {
