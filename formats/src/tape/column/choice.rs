@@ -45,7 +45,9 @@ const ARCHIVE: Effort = Effort {
     pco: 12,
 };
 /// One in how many bytes pco must save in a live tape: it takes several times as long.
-const PCO_SHARE: usize = 64;
+const PCO_SHARE: usize = 32;
+/// One byte for so many rows is so little that pco is not tried.
+const NOTHING_TO_SAVE: usize = 32;
 /// One in how many bytes a core column must save to depend on the process column, which readers
 /// could leave out otherwise.
 const PROCESS_SHARE: usize = 32;
@@ -183,22 +185,24 @@ impl Chooser {
             ..plan
         };
         let start = out.len();
-        plan.put(task, keys, &mut self.numbers, &mut self.last, out)?;
-        self.tried.clear();
         let Chooser {
             numbers,
-            trial,
             last,
             tried,
             ..
         } = self;
-        with_pco.put(task, keys, numbers, trial, tried)?;
+        plan.put(task, keys, numbers, last, out)?;
         let made = out.len() - start;
+        if made < task.values.values.len() / NOTHING_TO_SAVE {
+            return Ok(plan);
+        }
+        tried.clear();
+        with_pco.put(task, keys, numbers, last, tried)?;
         if tried.len() + made / PCO_SHARE >= made {
             return Ok(plan);
         }
         out.truncate(start);
-        with_pco.put(task, keys, numbers, last, out)?;
+        out.extend_from_slice(tried);
         Ok(with_pco)
     }
 
