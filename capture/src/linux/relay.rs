@@ -256,6 +256,11 @@ impl Source for Traces {
         let _ = poll(&mut polled, Some(timeout));
     }
 
+    fn is_pressing(&self) -> bool {
+        // The thread whose process is to be found may end.
+        true
+    }
+
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
         let allowed = sched_getaffinity(None);
         self.look_for_losses(told);
