@@ -107,9 +107,14 @@ pub struct RecordArgs {
 /// Where requests come from.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Devices: /dev/sda or just sda; on Windows 0 or C:.
-    #[arg(required = true, value_name = "DEVICE")]
+    /// Devices: /dev/sda or just sda, or a folder such as /var/mail for the leaf devices under its
+    /// file system; on Windows 0 or C:.
+    #[arg(required_unless_present = "all", value_name = "DEVICE")]
     pub devices: Vec<PathBuf>,
+    /// All disks that are built on no other device: each byte once, whatever dm or md make of them. Not
+    /// on Windows.
+    #[arg(long)]
+    pub all: bool,
     /// Stop after this long, such as 90s, 30m or 8h.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,

@@ -75,6 +75,14 @@ pub enum CaptureError {
         /// As it was named.
         path: PathBuf,
     },
+    /// A folder's file system has no device of its own.
+    #[error(
+        "{path}: its file system lies on no block device that is known (memory, network, ZFS): name the devices"
+    )]
+    NoDeviceBelow {
+        /// As it was named.
+        path: PathBuf,
+    },
     /// It has no medium, so that no I/O can happen.
     #[error(
         "{device} has a size of 0: no medium, or a loop or zram device that is not set up; no I/O can happen on it"

@@ -53,8 +53,12 @@ impl Backend {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Block devices: a path such as `/dev/sda`, or a name such as `sda`. Naming one twice is the
-    /// same as naming it once.
+    /// same as naming it once. On Linux a folder stands for the leaf devices under its file system:
+    /// those that are built on no other device, each at its own layer.
     pub devices: Vec<PathBuf>,
+    /// Besides, all disks that are built on no other device (Linux). What dm, md and other devices do
+    /// is recorded where it reaches them, once.
+    pub all_disks: bool,
     /// How events come from the kernel.
     pub backend: Backend,
     /// Where requests are seen. `None` takes each device's default: the device layer where it has
@@ -88,6 +92,7 @@ impl Options {
     pub fn new(devices: Vec<PathBuf>) -> Options {
         Options {
             devices,
+            all_disks: false,
             backend: Backend::Auto,
             layer: None,
             ring_bytes: Options::DEFAULT_RING_BYTES,

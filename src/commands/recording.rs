@@ -14,6 +14,7 @@ pub fn source_options(args: &SourceArgs) -> Result<Options, Failure> {
     let ring_bytes = args.ring.map(usize::try_from).transpose();
     Ok(Options {
         backend: args.backend.into(),
+        all_disks: args.all,
         layer: args.layer.map(Layer::from),
         ring_bytes: ring_bytes
             .map_err(Failure::usage)?
@@ -35,6 +36,7 @@ pub fn start(options: &Options) -> Result<Session, Failure> {
 fn refuse_on_windows(args: &SourceArgs) -> Result<(), Failure> {
     let refused = match args.backend {
         _ if !cfg!(windows) => return Ok(()),
+        _ if args.all => "--all",
         BackendArg::Perf => "--backend perf",
         BackendArg::Ftrace => "--backend ftrace",
         BackendArg::Bpf => "--backend bpf",

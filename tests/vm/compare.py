@@ -160,7 +160,19 @@ def stacks():
         check(f"{disk} below", totals(stack, disk), {"write": (128, 8 * mib)})
     parents = {device["name"]: device["parents"] for device in info_of("stack.iotape")["devices"]}
     check("topology", parents, {dm: ["md0"], "md0": ["nvme1n1", "nvme2n1"], "nvme1n1": [], "nvme2n1": []})
-    check("leaves count each byte once", totals(rows_of("leaves.iotape"))["read"][1], 16 * mib)
+    twice = [note for note in info_of("stack.iotape")["notes"] if "twice" in note]
+    check("what is recorded twice is said", len(twice), 5)  # dm over md, dm and md over each disk.
+    leaves = info_of("leaves.iotape")
+    names = [device["name"] for device in leaves["devices"]]
+    check("all disks are the leaves", names, [f"nvme{number}n1" for number in range(4)])
+    striped = [row for row in rows_of("leaves.iotape") if row["device"] in ("nvme1n1", "nvme2n1")]
+    check("leaves count each byte once", totals(striped)["read"][1], 16 * mib)
+    stacks = [note for note in leaves["notes"] if "is built on" in note]
+    expected = [
+        f"{dm}, which is not recorded, is built on md0",
+        "md0, which is not recorded, is built on nvme1n1, nvme2n1",
+    ]
+    check("the stacks on them are told", stacks, expected)
     partition = rows_of("partition.iotape")
     check("partition", totals(partition), {"write": (5, 5 * 4096)})
     check("its offsets", [int(row["offset_bytes"]) // 4096 for row in partition], [7, 8, 9, 10, 11])

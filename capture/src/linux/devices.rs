@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use iotape_formats::tape::{Device, Layer};
 
+use super::topology::Topology;
 use crate::CaptureError;
 
 /// Number of a block device.
@@ -243,6 +244,48 @@ pub(super) fn below(dev: u64) -> BTreeSet<Number> {
     }
     found
 }
+
+/// Names of the devices that the file system of a file, or of a folder, lies on.
+pub(super) fn devices_of_file(path: &Path) -> Vec<String> {
+    let Ok(metadata) = fs::metadata(path) else {
+        return Vec::new();
+    };
+    let numbers = devices_of_filesystem(Number::of_dev(metadata.dev()));
+    let mut names: Vec<String> = numbers
+        .into_iter()
+        .filter_map(|number| fs::canonicalize(number.sysfs()).ok())
+        .filter_map(|sys| Some(sys.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    // A btrfs of several devices names one of them as its source.
+    let systems = fs::read_dir("/sys/fs/btrfs")
+        .into_iter()
+        .flatten()
+        .flatten();
+    for system in systems {
+        let members = entries(&system.path().join("devices"));
+        if members.iter().any(|member| names.contains(member)) {
+            names.extend(members);
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What this system's devices are built on.
+pub(super) fn topology() -> Topology<'static> {
+    Topology::new(PathBuf::from(CLASS), &devices_of_file)
+}
+
+/// The disk that a device is a partition of.
+pub(super) fn disk_of(name: &str) -> Option<String> {
+    let own = fs::canonicalize(Path::new(CLASS).join(name)).ok()?;
+    own.join("partition").exists().then_some(())?;
+    Some(own.parent()?.file_name()?.to_string_lossy().into_owned())
+}
+
+/// Where sysfs has a folder for each device.
+const CLASS: &str = "/sys/class/block";
 
 fn devices_of_filesystem(number: Number) -> Vec<Number> {
     if number.major != 0 {

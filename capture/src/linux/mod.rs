@@ -25,6 +25,7 @@ mod session;
 mod source;
 mod sys;
 mod threads;
+mod topology;
 mod tracefs;
 mod user;
 mod writer;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -185,6 +185,7 @@ impl Session {
                     .to_owned(),
             );
         }
+        notes.extend(stack_notes(&self.devices, &self.warnings));
         for name in &self.plan.missing {
             notes.push(format!(
                 "the kernel has no tracepoint {name}: what it counts is missing"
@@ -306,9 +307,45 @@ fn check(options: &Options) -> Result<(), CaptureError> {
         return Err(CaptureError::RingSize { bytes, least });
     }
     options.bounds.check()?;
-    match options.devices.len() {
+    if options.devices.is_empty() && !options.all_disks {
+        return Err(CaptureError::NoDevice);
+    }
+    Ok(())
+}
+
+/// The kernel's filter expressions are bounded; this many fit on every kernel.
+const MOST_DEVICES: usize = 64;
+
+fn find_devices(options: &Options) -> Result<Vec<BlockDevice>, CaptureError> {
+    let topology = devices::topology();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    if options.all_disks {
+        paths.extend(topology.leaf_disks().into_iter().map(PathBuf::from));
+    }
+    for path in &options.devices {
+        // A bare name is a device's.
+        let is_named = path.parent() == Some(Path::new(""));
+        if is_named || !path.is_dir() {
+            paths.push(path.clone());
+            continue;
+        }
+        let below = devices::devices_of_file(path);
+        if below.is_empty() {
+            return Err(CaptureError::NoDeviceBelow { path: path.clone() });
+        }
+        let leaves = below.iter().flat_map(|name| topology.leaves_of(name));
+        paths.extend(leaves.map(PathBuf::from));
+    }
+    let mut devices: Vec<BlockDevice> = Vec::new();
+    for path in &paths {
+        let device = BlockDevice::find(path, options.layer)?;
+        if !devices.iter().any(|known| known.number == device.number) {
+            devices.push(device);
+        }
+    }
+    match devices.len() {
         0 => Err(CaptureError::NoDevice),
-        1..=MOST_DEVICES => Ok(()),
+        1..=MOST_DEVICES => Ok(devices),
         devices => Err(CaptureError::TooManyDevices {
             devices,
             most: MOST_DEVICES,
@@ -316,18 +353,33 @@ fn check(options: &Options) -> Result<(), CaptureError> {
     }
 }
 
-/// The kernel's filter expressions are bounded; this many fit on every kernel.
-const MOST_DEVICES: usize = 64;
+/// The stacks on the recorded devices, and what is recorded twice, for the tape's header.
+fn stack_notes(devices: &[BlockDevice], warnings: &[Warning]) -> Vec<String> {
+    let recorded: BTreeSet<String> = devices.iter().map(|device| device.name.clone()).collect();
+    let above = devices::topology().above(&recorded);
+    let stacks = above
+        .into_iter()
+        .filter(|(name, _)| !recorded.contains(name))
+        .map(|(name, below)| {
+            format!(
+                "{name}, which is not recorded, is built on {}",
+                below.join(", ")
+            )
+        });
+    let twice = warnings.iter().filter_map(|warning| match warning {
+        Warning::Stacked { upper, lower } => Some(format!(
+            "what reaches {lower} from {upper} is recorded at both: totals of all devices have it twice"
+        )),
+        _ => None,
+    });
+    stacks.chain(twice).take(MOST_DEVICES).collect()
+}
 
-fn find_devices(options: &Options) -> Result<Vec<BlockDevice>, CaptureError> {
-    let mut devices: Vec<BlockDevice> = Vec::new();
-    for path in &options.devices {
-        let device = BlockDevice::find(path, options.layer)?;
-        if !devices.iter().any(|known| known.number == device.number) {
-            devices.push(device);
-        }
-    }
-    Ok(devices)
+/// Whether I/O of one device reaches another one.
+fn reaches(upper: &BlockDevice, lower: &BlockDevice) -> bool {
+    let below = devices::topology().all_below(&upper.name);
+    let is_part = |name: &String| devices::disk_of(name).as_ref() == Some(&lower.name);
+    upper.parents.contains(&lower.name) || below.contains(&lower.name) || below.iter().any(is_part)
 }
 
 fn starting_warnings(options: &Options, devices: &[BlockDevice]) -> Vec<Warning> {
@@ -338,10 +390,7 @@ fn starting_warnings(options: &Options, devices: &[BlockDevice]) -> Vec<Warning>
                 device: device.name.clone(),
             });
         }
-        for lower in devices
-            .iter()
-            .filter(|lower| device.parents.contains(&lower.name))
-        {
+        for lower in devices.iter().filter(|lower| reaches(device, lower)) {
             warnings.push(Warning::Stacked {
                 upper: device.name.clone(),
                 lower: lower.name.clone(),
