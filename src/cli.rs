@@ -220,12 +220,32 @@ impl From<LevelArg> for Level {
     }
 }
 
+/// Whose I/O is told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// By name of the process.
+    Process,
+    /// By control group.
+    Cgroup,
+    /// By file.
+    File,
+    /// By device.
+    Device,
+}
+
 /// Say what a tape holds, from its header and footer.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&["Example:\n  iotape info mail.iotape\n\n", EXIT_STATUS]))]
 pub struct InfoArgs {
     /// The tape.
     pub tape: PathBuf,
+    /// Who did how much: requests, bytes and latencies of each. Processes of one name are one. Of up to
+    /// 1,024 the shares are exact; what is met later counts as others.
+    #[arg(long, value_enum)]
+    pub by: Option<By>,
+    /// Show so many of them, those with the most requests.
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "by")]
+    pub top: usize,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

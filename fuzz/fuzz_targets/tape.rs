@@ -8,7 +8,7 @@
 
 use std::io::Cursor;
 
-use iotape_formats::tape::{Block, TapeReader, check, repair};
+use iotape_formats::tape::{Block, NameKind, Names, TapeReader, check, repair};
 use libfuzzer_sys::fuzz_target;
 
 const MAGIC: [u8; 8] = *b"\x89IOTAPE\n";
@@ -24,7 +24,14 @@ fuzz_target!(|data: &[u8]| {
             for request in block.requests() {
                 assert!(request.end_bytes().is_some());
                 assert!(usize::from(request.device.0) < tape.devices().len());
+                let name = |kind, id: Option<u64>| tape.names().get(kind, id?);
+                let names = [
+                    name(NameKind::Cgroup, request.cgroup),
+                    name(NameKind::File, request.file),
+                ];
+                assert!(names.into_iter().flatten().all(|name| name.len() <= Names::LONGEST));
             }
+            assert!(tape.names().len() <= Names::MOST);
         }
     }
     let _ = check(Cursor::new(&file));

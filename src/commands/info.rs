@@ -1,5 +1,7 @@
 //! `iotape info`: what a tape is, from its header and footer.
 
+mod by;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -104,6 +106,9 @@ pub struct WallClockStep {
 }
 
 pub fn run(args: &InfoArgs) -> Result<Outcome, Failure> {
+    if let Some(by) = args.by {
+        return by::run(args, by);
+    }
     let tape = open_tape(&args.tape)?;
     let tape_bytes = std::fs::metadata(&args.tape).map_or(0, |metadata| metadata.len());
     let info = Info::of(&tape, tape_bytes);
