@@ -61,6 +61,11 @@ impl<T> Arrivals<T> {
         self.waiting += 1;
     }
 
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting + self.late.len()
+    }
+
     /// Lets out what need not wait any longer at `now_ns`, in the order of beginning, and returns how
     /// many are late: began before one that had left.
     pub fn release(&mut self, now_ns: u64, out: &mut dyn FnMut(T)) -> u64 {

@@ -44,7 +44,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 const SWEEP_NS: u64 = 10_000_000_000;
 
 /// Words of what a processor tells (`struct processor`), and their places.
-const PROCESSOR_WORDS: usize = 32;
+const PROCESSOR_WORDS: usize = 48;
 const HEAD: usize = 0;
 const LOST: usize = 1;
 const UNTRACKED: usize = 2;
@@ -218,7 +218,7 @@ impl Bpf {
         }
     }
 
-    /// Tells which calls of programs the kernel left out.
+    /// Tells which calls of programs that there is only one of the kernel left out.
     fn tell_misses(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
         let misses = self.programs.misses();
         if misses > self.seen.misses {
@@ -291,6 +291,11 @@ impl Source for Bpf {
         // An interrupted wait is just a short one.
         let _ = poll(&mut polled, Some(timeout));
         while self.programs.wake.next().is_some() {}
+    }
+
+    /// What waits for its order is to leave in time.
+    fn is_pressing(&self) -> bool {
+        self.arrivals.waiting() > 0
     }
 
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {

@@ -56,6 +56,8 @@ struct entry {
 /* In a ring, the last byte of the name tells the lap in which the record was written. */
 #define LAP 15
 
+#define DONE 8
+
 /* What a processor has to tell: written here, read by user space. */
 struct processor {
 	u64 head;
@@ -73,6 +75,10 @@ struct processor {
 	/* Written by user space. */
 	u64 tail;
 	u64 pad_tail[15];
+	/* What the first of two programs has done and the second has not seen yet. */
+	u64 done_count;
+	u64 done[DONE];
+	u64 pad_done[7];
 };
 
 struct {
@@ -201,6 +207,40 @@ INLINE struct processor *this_processor(void)
 		if (counting)                                            \
 			__sync_fetch_and_add(&counting->counter, 1);     \
 	} while (0)
+
+/*
+ * The kernel does not call a program on top of itself: when an interrupt ends a request while the
+ * program runs for another one on the same processor, it is left out. So there are two of each of
+ * these programs, one after the other. Both do the same; the second does nothing where the first
+ * has been. The first puts what it has done onto a small stack, and the second takes it off: what
+ * comes in between is even, and where it is not, older entries are written over in time.
+ */
+INLINE void note_done(u64 key)
+{
+	struct processor *processor = this_processor();
+	u64 count;
+
+	if (!processor)
+		return;
+	count = processor->done_count;
+	processor->done[count & (DONE - 1)] = key;
+	processor->done_count = count + 1;
+}
+
+INLINE int was_done(u64 key)
+{
+	struct processor *processor = this_processor();
+	u64 count;
+
+	if (!processor)
+		return 0;
+	count = processor->done_count - 1;
+	if (processor->done[count & (DONE - 1)] != key)
+		return 0;
+	processor->done[count & (DONE - 1)] = 0;
+	processor->done_count = count;
+	return 1;
+}
 
 /* Writes the record of a request into this processor's ring. */
 INLINE void emit(struct entry *entry, u64 latency_ns)
@@ -560,10 +600,8 @@ INLINE u64 join_flush(struct entry *entry, struct request *rq)
 	return earliest_ns;
 }
 
-SEC("tp_btf/block_rq_issue")
-int request_issued(u64 *ctx)
+INLINE int issue(struct request *rq, int second)
 {
-	struct request *rq = (void *)ctx[0];
 	int device = device_of(rq->q->disk), known;
 	u64 now_ns, queued_ns, queue_ns, place;
 	struct entry *entry;
@@ -573,11 +611,14 @@ int request_issued(u64 *ctx)
 		return 0;
 	entry = claim(&requests, request_mask, key_of(rq), &known);
 	if (!entry) {
-		COUNT(untracked);
+		if (!second)
+			COUNT(untracked);
 		return 0;
 	}
 	u64 cpu = (u64)bpf_get_smp_processor_id() << 48;
 
+	if (second && known && !(entry->place & REQUEUED))
+		return 0;
 	if (known && entry->place & REQUEUED) {
 		now_ns = bpf_ktime_get_ns();
 		/* It waited longer. */
@@ -620,6 +661,18 @@ int request_issued(u64 *ctx)
 	entry->queue = (queue_ns & UNKNOWN_QUEUE) | cpu;
 	entry->time_ns = now_ns;
 	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int request_issued(u64 *ctx)
+{
+	return issue((void *)ctx[0], 0);
+}
+
+SEC("tp_btf/block_rq_issue")
+int request_issued_too(u64 *ctx)
+{
+	return issue((void *)ctx[0], 1);
 }
 
 SEC("tp_btf/block_rq_requeue")
@@ -674,19 +727,21 @@ INLINE void forget_bios(struct request *rq)
 	}
 }
 
-SEC("tp_btf/block_rq_complete")
-int request_completed(u64 *ctx)
+INLINE int complete(struct request *rq, int error, u32 done, int second)
 {
-	struct request *rq = (void *)ctx[0];
-	int error = ctx[1];
-	u32 done = ctx[2];
 	int device = device_of(rq->q->disk);
 	struct entry *entry;
 	u64 now_ns;
 
 	if (device < 0 || mode_of(device) & QUEUE_LAYER)
 		return 0;
+	if (!second)
+		note_done(key_of(rq));
+	else if (was_done(key_of(rq)))
+		return 0;
 	entry = find(&requests, request_mask, key_of(rq));
+	if (!entry && second)
+		return 0;
 	if (!entry) {
 		/* The end of a flush sequence: its steps were requests of their own. */
 		if (done || (rq->cmd_flags & 0xff) == REQ_OP_FLUSH)
@@ -711,10 +766,22 @@ int request_completed(u64 *ctx)
 	return 0;
 }
 
+SEC("tp_btf/block_rq_complete")
+int request_completed(u64 *ctx)
+{
+	return complete((void *)ctx[0], ctx[1], ctx[2], 0);
+}
+
+SEC("tp_btf/block_rq_complete")
+int request_completed_too(u64 *ctx)
+{
+	return complete((void *)ctx[0], ctx[1], ctx[2], 1);
+}
+
 #define TOO_LONG (~0ull)
 
 /* A bio is done if it is among what is done now. Returns what is left of that behind it. */
-FUNCTION u64 complete_bio(u64 bio, int error, u64 left)
+FUNCTION u64 complete_bio(u64 bio, int error, u64 left, u32 second)
 {
 	struct entry *entry;
 	u32 size = 0;
@@ -726,7 +793,8 @@ FUNCTION u64 complete_bio(u64 bio, int error, u64 left)
 	left -= size;
 	entry = find_bio_or_whole(bio);
 	if (!entry) {
-		COUNT(unpaired);
+		if (!second)
+			COUNT(unpaired);
 		return left;
 	}
 	note_error(entry, error);
@@ -739,24 +807,37 @@ FUNCTION u64 complete_bio(u64 bio, int error, u64 left)
 }
 
 /* The queue layer: bios are done with the requests that they are in. */
-SEC("tp_btf/block_rq_complete")
-int bios_completed(u64 *ctx)
+INLINE int complete_bios(struct request *rq, int error, u32 done, int second)
 {
-	struct request *rq = (void *)ctx[0];
-	int error = ctx[1];
-	u64 left = (u32)ctx[2], bio;
+	u64 left = done, bio;
 	int device = device_of(rq->q->disk);
 
 	/* The data of a flush sequence is no end: its last step is, which is empty. */
 	if (device < 0 || !(mode_of(device) & QUEUE_LAYER) || in_flush_sequence(rq))
 		return 0;
+	if (!second)
+		note_done(key_of(rq));
+	else if (was_done(key_of(rq)))
+		return 0;
 	bio = first_bio(rq);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < BIOS_PER_REQUEST && bio; i++) {
-		left = complete_bio(bio, error, left);
+		left = complete_bio(bio, error, left, second);
 		if (left == TOO_LONG)
 			break;
 		bio = next_bio(bio);
 	}
 	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int bios_completed(u64 *ctx)
+{
+	return complete_bios((void *)ctx[0], ctx[1], ctx[2], 0);
+}
+
+SEC("tp_btf/block_rq_complete")
+int bios_completed_too(u64 *ctx)
+{
+	return complete_bios((void *)ctx[0], ctx[1], ctx[2], 1);
 }
