@@ -14,6 +14,8 @@ use super::sys::{Ring, TracepointEvent};
 use super::tracefs::TraceFs;
 use crate::{CaptureError, Finding, Options, Status};
 
+/// Where the kernel has its type information.
+const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 const MOUNT: &str = "mount -t tracefs tracefs /sys/kernel/tracing";
 
 /// Looks at what recording needs, in the order in which it is needed. Changes nothing.
@@ -28,6 +30,7 @@ pub fn doctor() -> Vec<Finding> {
         perf_events(tracepoints.and_then(|(_, first)| first)),
         ftrace(&tracefs),
         block_traces(),
+        bpf(),
         paranoid(),
         lockdown(),
     ]
@@ -210,6 +213,49 @@ fn block_traces() -> Finding {
             "can be set up, one on a disk at a time: --backend blktrace works".to_owned(),
         ),
     }
+}
+
+/// Whether BPF programs are built in, and what they need.
+fn bpf() -> Finding {
+    let subject = "BPF programs";
+    let limited = |detail: &str, remedy: &str| Finding {
+        subject,
+        status: Status::Limited,
+        detail: format!("--backend bpf does not work: {detail}"),
+        remedy: Some(remedy.to_owned()),
+    };
+    if !cfg!(feature = "bpf") {
+        return limited(
+            "this program was built without it",
+            "apt install clang && cargo build --release --features bpf",
+        );
+    }
+    if !std::path::Path::new(VMLINUX).exists() {
+        let detail = format!("no {VMLINUX}");
+        return limited(&detail, "boot a kernel with CONFIG_DEBUG_INFO_BTF=y");
+    }
+    if rights::lockdown().as_deref() == Some("confidentiality") {
+        return limited(
+            "the kernel is locked down to confidentiality",
+            "boot without lockdown=confidentiality",
+        );
+    }
+    if !may_use_bpf() {
+        return limited("CAP_BPF and CAP_PERFMON are missing", &rights::bpf_remedy());
+    }
+    ready(
+        subject,
+        "built in, and the kernel has types and rights for them: --backend bpf works".to_owned(),
+    )
+}
+
+fn may_use_bpf() -> bool {
+    use rustix::thread::{CapabilitySet, capabilities};
+    let has = |needed| {
+        let sets = capabilities(None).map(|sets| sets.effective);
+        sets.is_ok_and(|effective| effective.contains(needed))
+    };
+    has(CapabilitySet::BPF | CapabilitySet::PERFMON) || has(CapabilitySet::SYS_ADMIN)
 }
 
 fn paranoid() -> Finding {

@@ -117,7 +117,6 @@ pub(super) fn bpf_error(
 }
 
 /// How to get the rights that BPF programs need.
-#[cfg(feature = "bpf")]
 pub(super) fn bpf_remedy() -> String {
     format!(
         "run it as root (sudo), or once: setcap cap_bpf,cap_perfmon+ep {}",
