@@ -202,12 +202,13 @@ def clocks():
 
 
 def main():
-    for backend in ("perf", "ftrace"):
+    bpf = ["bpf"] if (FOLDER / "bpf.iotape").exists() else []
+    for backend in ("perf", "ftrace", *bpf):
         beside_blktrace(backend)
     block_trace()
     stacks()
     clocks()
-    for backend in ("perf", "ftrace", "blktrace"):
+    for backend in ("perf", "ftrace", "blktrace", *bpf):
         info = info_of(f"unplugged-{backend}.iotape")
         run = json.loads((FOLDER / f"unplugged-{backend}.json").read_text())["runs"][0]
         # Reads are also those of whoever looks at the disk.
