@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use iotape_formats::Request;
 use iotape_formats::tape::{
-    Anchor, BLOCK_REQUESTS, Counters, Device, Header, Level, Loss, Name, NameKind, Names, Summary,
+    Anchor, BLOCK_REQUESTS, Counters, Device, Header, Level, Loss, NameKind, Names, Summary,
     TapeError, TapeWriter,
 };
 
@@ -163,7 +163,7 @@ impl<'a, D: Destination> Segments<'a, D> {
     /// Takes the name of a control group. It is written before the requests that name it, in each
     /// segment that has any.
     #[cfg(any(target_os = "linux", test))]
-    pub fn name(&mut self, name: &Name) {
+    pub fn name(&mut self, name: &iotape_formats::tape::Name) {
         self.names.insert(name.kind, name.id, &name.name);
     }
 
