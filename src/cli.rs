@@ -850,7 +850,9 @@ mod tests {
             assert!(rotate(wrong).is_err(), "{wrong}");
         }
         assert_eq!(size_or_nothing("0"), Ok(0));
-        assert!(RING_HELP.contains("[default: 4MiB; for blktrace, which takes it for each disk, 2MiB]"));
+        assert!(
+            RING_HELP.contains("[default: 4MiB; for blktrace, which takes it for each disk, 2MiB]")
+        );
     }
 
     #[test]
