@@ -317,6 +317,7 @@ fn check(options: &Options) -> Result<(), CaptureError> {
 const MOST_DEVICES: usize = 64;
 
 fn find_devices(options: &Options) -> Result<Vec<BlockDevice>, CaptureError> {
+    check_number(options.devices.len())?;
     let topology = devices::topology();
     let mut paths: Vec<PathBuf> = Vec::new();
     if options.all_disks {
@@ -343,14 +344,21 @@ fn find_devices(options: &Options) -> Result<Vec<BlockDevice>, CaptureError> {
             devices.push(device);
         }
     }
-    match devices.len() {
-        0 => Err(CaptureError::NoDevice),
-        1..=MOST_DEVICES => Ok(devices),
-        devices => Err(CaptureError::TooManyDevices {
+    check_number(devices.len())?;
+    if devices.is_empty() {
+        return Err(CaptureError::NoDevice);
+    }
+    Ok(devices)
+}
+
+fn check_number(devices: usize) -> Result<(), CaptureError> {
+    if devices > MOST_DEVICES {
+        return Err(CaptureError::TooManyDevices {
             devices,
             most: MOST_DEVICES,
-        }),
+        });
     }
+    Ok(())
 }
 
 /// The stacks on the recorded devices, and what is recorded twice, for the tape's header.
