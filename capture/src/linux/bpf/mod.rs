@@ -44,7 +44,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 const SWEEP_NS: u64 = 10_000_000_000;
 
 /// Words of what a processor tells (`struct processor`), and their places.
-const PROCESSOR_WORDS: usize = 48;
+const PROCESSOR_WORDS: usize = 32;
 const HEAD: usize = 0;
 const LOST: usize = 1;
 const UNTRACKED: usize = 2;
@@ -218,7 +218,7 @@ impl Bpf {
         }
     }
 
-    /// Tells which calls of programs that there is only one of the kernel left out.
+    /// Tells which calls of programs the kernel left out.
     fn tell_misses(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
         let misses = self.programs.misses();
         if misses > self.seen.misses {

@@ -47,6 +47,17 @@ struct cgroup_subsys_state {
 	struct cgroup *cgroup;
 };
 
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct task_struct {
+	int tgid;
+	char comm[16];
+	/* With CONFIG_CGROUPS. */
+	struct css_set *cgroups;
+};
+
 struct blkcg {
 	struct cgroup_subsys_state css;
 };
@@ -137,12 +148,10 @@ enum rqf_flags {
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
-static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
-static long (*bpf_get_current_comm)(void *to, u32 size) = (void *)16;
-static u64 (*bpf_get_current_cgroup_id)(void) = (void *)80;
 static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static u64 (*bpf_get_current_ancestor_cgroup_id)(int level) = (void *)123;
 static long (*bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
+static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
 /* Members of a map's definition, as the loader reads them. */
 #define NUMBER(name, value) int (*name)[value]

@@ -56,8 +56,6 @@ struct entry {
 /* In a ring, the last byte of the name tells the lap in which the record was written. */
 #define LAP 15
 
-#define DONE 8
-
 /* What a processor has to tell: written here, read by user space. */
 struct processor {
 	u64 head;
@@ -75,10 +73,6 @@ struct processor {
 	/* Written by user space. */
 	u64 tail;
 	u64 pad_tail[15];
-	/* What the first of two programs has done and the second has not seen yet. */
-	u64 done_count;
-	u64 done[DONE];
-	u64 pad_done[7];
 };
 
 struct {
@@ -208,40 +202,6 @@ INLINE struct processor *this_processor(void)
 			__sync_fetch_and_add(&counting->counter, 1);     \
 	} while (0)
 
-/*
- * The kernel does not call a program on top of itself: when an interrupt ends a request while the
- * program runs for another one on the same processor, it is left out. So there are two of each of
- * these programs, one after the other. Both do the same; the second does nothing where the first
- * has been. The first puts what it has done onto a small stack, and the second takes it off: what
- * comes in between is even, and where it is not, older entries are written over in time.
- */
-INLINE void note_done(u64 key)
-{
-	struct processor *processor = this_processor();
-	u64 count;
-
-	if (!processor)
-		return;
-	count = processor->done_count;
-	processor->done[count & (DONE - 1)] = key;
-	processor->done_count = count + 1;
-}
-
-INLINE int was_done(u64 key)
-{
-	struct processor *processor = this_processor();
-	u64 count;
-
-	if (!processor)
-		return 0;
-	count = processor->done_count - 1;
-	if (processor->done[count & (DONE - 1)] != key)
-		return 0;
-	processor->done[count & (DONE - 1)] = 0;
-	processor->done_count = count;
-	return 1;
-}
-
 /* Writes the record of a request into this processor's ring. */
 INLINE void emit(struct entry *entry, u64 latency_ns)
 {
@@ -293,8 +253,10 @@ INLINE int device_of(struct gendisk *disk)
 	if (!disk)
 		return -1;
 	number = ((u32)disk->major << 20) | (u32)disk->first_minor;
+	if (device_count && device_numbers[0] == number)
+		return 0;
 #pragma clang loop unroll(disable)
-	for (u32 i = 0; i < DEVICES; i++) {
+	for (u32 i = 1; i < DEVICES; i++) {
 		if (i >= device_count)
 			break;
 		if (device_numbers[i] == number)
@@ -327,7 +289,7 @@ INLINE int has_flag(u32 opf, u32 bit)
  * above that has the io controller; where the submitter's own group lies below that one, it is
  * the submitter's own.
  */
-INLINE u64 cgroup_of(struct bio *bio)
+INLINE u64 cgroup_of(struct bio *bio, struct task_struct *task)
 {
 	struct cgroup *charged;
 	u64 id, own;
@@ -339,7 +301,7 @@ INLINE u64 cgroup_of(struct bio *bio)
 	/* Numbers of another hierarchy (version 1) mean other groups. */
 	if (charged->root->hierarchy_id != 0)
 		return id;
-	own = bpf_get_current_cgroup_id();
+	own = task->cgroups->dfl_cgrp->kn->id;
 	if (own != id && bpf_get_current_ancestor_cgroup_id(charged->level) == id)
 		return own;
 	return id;
@@ -358,6 +320,7 @@ int bio_queued(u64 *ctx)
 {
 	struct bio *bio = (void *)ctx[0];
 	int device = device_of(bio->bi_bdev->bd_disk), known;
+	struct task_struct *task;
 	struct entry *entry;
 	u32 opf;
 	u8 mode;
@@ -385,10 +348,12 @@ int bio_queued(u64 *ctx)
 	}
 	entry->queue = (u64)bpf_get_smp_processor_id() << 48 | 1;
 	entry->place = (bio->bi_iter.bi_sector & SECTOR_MASK) | (u64)device << DEVICE_SHIFT;
-	entry->owner = owner_of(cgroup_of(bio), bpf_get_current_pid_tgid() >> 32);
+	task = bpf_get_current_task_btf();
+	entry->owner = owner_of(cgroup_of(bio, task), (u32)task->tgid);
 	entry->length = bio->bi_iter.bi_size;
 	entry->opf = opf;
-	bpf_get_current_comm(entry->comm, sizeof(entry->comm));
+	*(u64 *)&entry->comm[0] = *(u64 *)&task->comm[0];
+	*(u64 *)&entry->comm[8] = *(u64 *)&task->comm[8];
 	entry->time_ns = bpf_ktime_get_ns();
 	return 0;
 }
@@ -435,6 +400,14 @@ INLINE struct entry *find_whole(u64 part)
 	return whole ? find_bio(key_of_address(whole)) : 0;
 }
 
+/* The same of a bio at hand, without a call. */
+INLINE struct entry *find_single(struct bio *bio)
+{
+	struct entry *entry = find(&bios, bio_mask, key_of(bio));
+
+	return entry ? entry : find_whole(address_of(bio));
+}
+
 /* A bio that was queued, or the one that it was split from. */
 INLINE struct entry *find_bio_or_whole(u64 bio)
 {
@@ -456,6 +429,9 @@ INLINE u64 first_bio(struct request *rq)
 /* A part of a bio is dealt with. */
 INLINE int was_last_part(struct entry *entry)
 {
+	/* Then nobody else has a part any more. */
+	if (*(volatile u32 *)&entry->queue == 1)
+		return 1;
 	return __sync_fetch_and_add((u32 *)&entry->queue, -1) == 1;
 }
 
@@ -542,11 +518,9 @@ INLINE u64 take_over(struct entry *entry, struct entry *bio, u64 earliest_ns)
 	return bio->time_ns;
 }
 
-/* Takes over from a bio, with which a request is then done unless `keep`. */
-FUNCTION u64 join_bio(struct entry *entry, u64 bio, u32 device, u32 keep, u64 earliest_ns)
+/* Takes over from what was queued, with which a request is then done unless `keep`. */
+INLINE u64 join(struct entry *entry, struct entry *queued, u32 device, u32 keep, u64 earliest_ns)
 {
-	struct entry *queued = find_bio_or_whole(bio);
-
 	if (!queued || !entry)
 		return earliest_ns;
 	earliest_ns = take_over(entry, queued, earliest_ns);
@@ -557,12 +531,21 @@ FUNCTION u64 join_bio(struct entry *entry, u64 bio, u32 device, u32 keep, u64 ea
 	return earliest_ns;
 }
 
+FUNCTION u64 join_bio(struct entry *entry, u64 bio, u32 device, u32 keep, u64 earliest_ns)
+{
+	return join(entry, find_bio_or_whole(bio), device, keep, earliest_ns);
+}
+
 /* Takes over from the bios of a request. Those of a flush sequence are needed longer. */
 INLINE u64 join_bios(struct entry *entry, struct request *rq, int device)
 {
-	u64 bio = first_bio(rq), earliest_ns = ~0ull;
+	u64 bio, earliest_ns = ~0ull;
 	int keep = in_flush_sequence(rq);
+	struct bio *single = rq->bio;
 
+	if (single && !single->bi_next)
+		return join(entry, find_single(single), device, keep, earliest_ns);
+	bio = first_bio(rq);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < BIOS_PER_REQUEST && bio; i++) {
 		earliest_ns = join_bio(entry, bio, device, keep, earliest_ns);
@@ -600,8 +583,10 @@ INLINE u64 join_flush(struct entry *entry, struct request *rq)
 	return earliest_ns;
 }
 
-INLINE int issue(struct request *rq, int second)
+SEC("tp_btf/block_rq_issue")
+int request_issued(u64 *ctx)
 {
+	struct request *rq = (void *)ctx[0];
 	int device = device_of(rq->q->disk), known;
 	u64 now_ns, queued_ns, queue_ns, place;
 	struct entry *entry;
@@ -611,14 +596,11 @@ INLINE int issue(struct request *rq, int second)
 		return 0;
 	entry = claim(&requests, request_mask, key_of(rq), &known);
 	if (!entry) {
-		if (!second)
-			COUNT(untracked);
+		COUNT(untracked);
 		return 0;
 	}
 	u64 cpu = (u64)bpf_get_smp_processor_id() << 48;
 
-	if (second && known && !(entry->place & REQUEUED))
-		return 0;
 	if (known && entry->place & REQUEUED) {
 		now_ns = bpf_ktime_get_ns();
 		/* It waited longer. */
@@ -661,18 +643,6 @@ INLINE int issue(struct request *rq, int second)
 	entry->queue = (queue_ns & UNKNOWN_QUEUE) | cpu;
 	entry->time_ns = now_ns;
 	return 0;
-}
-
-SEC("tp_btf/block_rq_issue")
-int request_issued(u64 *ctx)
-{
-	return issue((void *)ctx[0], 0);
-}
-
-SEC("tp_btf/block_rq_issue")
-int request_issued_too(u64 *ctx)
-{
-	return issue((void *)ctx[0], 1);
 }
 
 SEC("tp_btf/block_rq_requeue")
@@ -727,21 +697,19 @@ INLINE void forget_bios(struct request *rq)
 	}
 }
 
-INLINE int complete(struct request *rq, int error, u32 done, int second)
+SEC("tp_btf/block_rq_complete")
+int request_completed(u64 *ctx)
 {
+	struct request *rq = (void *)ctx[0];
+	int error = ctx[1];
+	u32 done = ctx[2];
 	int device = device_of(rq->q->disk);
 	struct entry *entry;
 	u64 now_ns;
 
 	if (device < 0 || mode_of(device) & QUEUE_LAYER)
 		return 0;
-	if (!second)
-		note_done(key_of(rq));
-	else if (was_done(key_of(rq)))
-		return 0;
 	entry = find(&requests, request_mask, key_of(rq));
-	if (!entry && second)
-		return 0;
 	if (!entry) {
 		/* The end of a flush sequence: its steps were requests of their own. */
 		if (done || (rq->cmd_flags & 0xff) == REQ_OP_FLUSH)
@@ -766,36 +734,14 @@ INLINE int complete(struct request *rq, int error, u32 done, int second)
 	return 0;
 }
 
-SEC("tp_btf/block_rq_complete")
-int request_completed(u64 *ctx)
-{
-	return complete((void *)ctx[0], ctx[1], ctx[2], 0);
-}
-
-SEC("tp_btf/block_rq_complete")
-int request_completed_too(u64 *ctx)
-{
-	return complete((void *)ctx[0], ctx[1], ctx[2], 1);
-}
-
 #define TOO_LONG (~0ull)
 
-/* A bio is done if it is among what is done now. Returns what is left of that behind it. */
-FUNCTION u64 complete_bio(u64 bio, int error, u64 left, u32 second)
+/* A bio, or a part of it, is done. */
+INLINE void end_bio(struct entry *entry, int error)
 {
-	struct entry *entry;
-	u32 size = 0;
-
-	bpf_probe_read_kernel(&size, sizeof(size),
-			      (void *)(bio + FIELD_OFFSET(struct bio, bi_iter.bi_size)));
-	if (size > left)
-		return TOO_LONG;
-	left -= size;
-	entry = find_bio_or_whole(bio);
 	if (!entry) {
-		if (!second)
-			COUNT(unpaired);
-		return left;
+		COUNT(unpaired);
+		return;
 	}
 	note_error(entry, error);
 	if (was_last_part(entry)) {
@@ -803,41 +749,47 @@ FUNCTION u64 complete_bio(u64 bio, int error, u64 left, u32 second)
 		emit(entry, bpf_ktime_get_ns() - entry->time_ns);
 		release(entry);
 	}
-	return left;
+}
+
+/* A bio is done if it is among what is done now. Returns what is left of that behind it. */
+FUNCTION u64 complete_bio(u64 bio, int error, u64 left)
+{
+	u32 size = 0;
+
+	bpf_probe_read_kernel(&size, sizeof(size),
+			      (void *)(bio + FIELD_OFFSET(struct bio, bi_iter.bi_size)));
+	if (size > left)
+		return TOO_LONG;
+	end_bio(find_bio_or_whole(bio), error);
+	return left - size;
 }
 
 /* The queue layer: bios are done with the requests that they are in. */
-INLINE int complete_bios(struct request *rq, int error, u32 done, int second)
+SEC("tp_btf/block_rq_complete")
+int bios_completed(u64 *ctx)
 {
-	u64 left = done, bio;
+	struct request *rq = (void *)ctx[0];
+	int error = ctx[1];
+	u64 left = (u32)ctx[2], bio;
+	struct bio *single;
 	int device = device_of(rq->q->disk);
 
 	/* The data of a flush sequence is no end: its last step is, which is empty. */
 	if (device < 0 || !(mode_of(device) & QUEUE_LAYER) || in_flush_sequence(rq))
 		return 0;
-	if (!second)
-		note_done(key_of(rq));
-	else if (was_done(key_of(rq)))
+	single = rq->bio;
+	if (single && !single->bi_next) {
+		if (single->bi_iter.bi_size <= left)
+			end_bio(find_single(single), error);
 		return 0;
+	}
 	bio = first_bio(rq);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < BIOS_PER_REQUEST && bio; i++) {
-		left = complete_bio(bio, error, left, second);
+		left = complete_bio(bio, error, left);
 		if (left == TOO_LONG)
 			break;
 		bio = next_bio(bio);
 	}
 	return 0;
-}
-
-SEC("tp_btf/block_rq_complete")
-int bios_completed(u64 *ctx)
-{
-	return complete_bios((void *)ctx[0], ctx[1], ctx[2], 0);
-}
-
-SEC("tp_btf/block_rq_complete")
-int bios_completed_too(u64 *ctx)
-{
-	return complete_bios((void *)ctx[0], ctx[1], ctx[2], 1);
 }
