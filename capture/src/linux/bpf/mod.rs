@@ -8,9 +8,9 @@
 //! ring of the processor at hand, mapped ── slices of time ── requests in order
 //! ```
 //!
-//! The programs lock and allocate nothing, and wake nobody until a ring is half full. A ring that is
-//! full loses the newest record, which is counted on its processor: how many requests are missing is
-//! known exactly, and a loss puts no other request in doubt.
+//! The programs lock and allocate nothing. They wake nobody until a ring is half full, and then once
+//! until it was read. A ring that is full loses the newest record, which is counted on its processor:
+//! how many requests are missing is known exactly, and a loss puts no other request in doubt.
 
 mod kernel_values;
 mod layout;
@@ -55,6 +55,7 @@ const REQUEUES: usize = 6;
 const FLUSH_WISHES: usize = 7;
 const FLUSHES: usize = 8;
 const TAIL: usize = 16;
+const WOKEN: usize = 17;
 
 /// The programs, and what they have told.
 #[derive(Debug)]
@@ -130,6 +131,10 @@ impl Bpf {
             let begun = *tail;
             let told = &processors[cpu * PROCESSOR_WORDS..][..PROCESSOR_WORDS];
             let ring = &rings[cpu * slots * WORDS..][..slots * WORDS];
+            // Before the head is read: what comes later wakes again.
+            if told[WOKEN].load(Ordering::Relaxed) != 0 {
+                told[WOKEN].store(0, Ordering::SeqCst);
+            }
             let head = told[HEAD].load(Ordering::Acquire);
             while *tail < head {
                 let slot = (*tail as usize & (slots - 1)) * WORDS;

@@ -72,7 +72,9 @@ struct processor {
 	u64 pad[7];
 	/* Written by user space. */
 	u64 tail;
-	u64 pad_tail[15];
+	/* User space was woken, and has not looked since. */
+	u64 woken;
+	u64 pad_tail[14];
 };
 
 struct {
@@ -238,10 +240,11 @@ INLINE void emit(struct entry *entry, u64 latency_ns)
 		__sync_lock_test_and_set((u64 *)&record->comm[8], last);
 	else
 		*(volatile u64 *)&record->comm[8] = last;
-	if (filled == slots / 2) {
+	if (filled >= slots / 2 && !*(volatile u64 *)&processor->woken) {
 		u64 nothing = 0;
 
-		bpf_ringbuf_output(&wake, &nothing, sizeof(nothing), BPF_RB_FORCE_WAKEUP);
+		if (!bpf_ringbuf_output(&wake, &nothing, sizeof(nothing), BPF_RB_FORCE_WAKEUP))
+			*(volatile u64 *)&processor->woken = 1;
 	}
 }
 
