@@ -46,6 +46,11 @@ impl Group {
         fs::metadata(&self.0).unwrap().ino()
     }
 
+    /// Its path in its hierarchy, which is mounted as a whole.
+    fn path(&self) -> String {
+        format!("/{}", self.0.file_name().unwrap().display())
+    }
+
     /// A shell command that runs in it, under its own name.
     fn run(&self, script: &str) {
         let script = format!("echo $$ >{}/cgroup.procs && {script}", self.0.display());
@@ -144,6 +149,28 @@ fn shares(tape: &Path, load: &Load, group: u64) -> Shares {
     shares
 }
 
+/// What the tape says by control group: its path, as `info` and as `export` show it.
+fn shows_path(tape: &Path, load: &Load, group: &Group, requests: u64) {
+    let tape = tape.to_str().unwrap();
+    let path = group.path();
+    let info = iotape(["info", tape, "--by", "cgroup", "--json"]).output();
+    let info = Ended::from(info.unwrap()).expect(0).json();
+    let rows = info["rows"].as_array().unwrap();
+    let of_group = rows.iter().find(|row| row["key"] == path.as_str());
+    let shown = of_group.map_or(0, |row| row["requests"].as_u64().unwrap());
+    assert!(shown >= requests, "{}: {path}: {info}", load.name);
+    let number = group.id().to_string();
+    assert!(
+        rows.iter().all(|row| row["key"] != number.as_str()),
+        "{info}"
+    );
+    let options = ["--to", "csv", "--with", "cgroup"];
+    let exported = iotape(["export", tape]).args(options).output();
+    let csv = Ended::from(exported.unwrap()).expect(0).stdout;
+    let ends = |line: &&str| line.ends_with(&format!(",{path}"));
+    assert_eq!(csv.lines().filter(ends).count() as u64, shown, "{path}");
+}
+
 /// The backends that this program has.
 fn backends(device: &str) -> Vec<&'static str> {
     let tried = Command::new(env!("CARGO_BIN_EXE_iotape"))
@@ -189,7 +216,11 @@ fn who_submits_is_known_by_process_and_control_group() {
         let mut seen = BTreeMap::new();
         for (backend, recorder) in recorders {
             recorder.stop().expect(0);
-            seen.insert(backend, shares(&tape(backend), load, group.id()));
+            let shares = shares(&tape(backend), load, group.id());
+            if backend == "bpf" {
+                shows_path(&tape(backend), load, &group, shares.group);
+            }
+            seen.insert(backend, shares);
         }
         for (backend, shares) in &seen {
             let group = match shares.no_group == shares.requests {

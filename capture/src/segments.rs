@@ -34,6 +34,8 @@ const BLOCK_BYTES: u64 = 2048;
 const RECORD_BYTES: u64 = 128;
 /// What a name takes besides its bytes, at most.
 const NAME_BYTES: u64 = 64;
+/// Most groups without a name that are kept in mind.
+const MOST_UNNAMED: usize = 4096;
 /// What a footer takes, at most: by itself, for each device, and for each record before it.
 const FOOTER_BYTES: u64 = 2048;
 const FOOTER_DEVICE_BYTES: u64 = 64;
@@ -110,6 +112,8 @@ struct Open<S> {
     listed: u64,
     /// Control groups whose names the segment has.
     named: HashSet<u64>,
+    /// Control groups that occurred and had no name then.
+    unnamed: HashSet<u64>,
     /// What names take that may not have been written yet.
     name_bytes: u64,
 }
@@ -161,10 +165,14 @@ impl<'a, D: Destination> Segments<'a, D> {
     }
 
     /// Takes the name of a control group. It is written before the requests that name it, in each
-    /// segment that has any.
+    /// segment that has any; where they came earlier, at once.
     #[cfg(any(target_os = "linux", test))]
-    pub fn name(&mut self, name: &iotape_formats::tape::Name) {
+    pub fn name(&mut self, name: &iotape_formats::tape::Name) -> Result<(), Stop> {
         self.names.insert(name.kind, name.id, &name.name);
+        if self.open()?.unnamed.remove(&name.id) {
+            self.write_name(name.id)?;
+        }
+        Ok(())
     }
 
     pub fn push(&mut self, request: &Request) -> Result<(), Stop> {
@@ -244,6 +252,10 @@ impl<'a, D: Destination> Segments<'a, D> {
     /// Writes the name of a control group, if it has one that the segment lacks.
     fn write_name(&mut self, id: u64) -> Result<(), Stop> {
         let Some(name) = self.names.get(NameKind::Cgroup, id).map(Arc::clone) else {
+            let unnamed = &mut self.open()?.unnamed;
+            if unnamed.len() < MOST_UNNAMED {
+                unnamed.insert(id);
+            }
             return Ok(());
         };
         if self.open()?.named.contains(&id) {
@@ -334,6 +346,7 @@ impl<'a, D: Destination> Segments<'a, D> {
             waiting_since: None,
             listed: 1,
             named: HashSet::new(),
+            unnamed: HashSet::new(),
             name_bytes: 0,
         };
         if self.latest_anchor != self.beginning.anchor {

@@ -9,6 +9,7 @@ mod arm;
 mod blktrace;
 #[cfg(feature = "bpf")]
 mod bpf;
+mod cgroups;
 mod clock;
 mod debugfs;
 mod devices;

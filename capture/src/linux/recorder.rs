@@ -78,6 +78,8 @@ struct Intake {
     losses: Vec<Loss>,
     /// Requests that a backend paired itself.
     finished: Vec<Request>,
+    /// Control groups that turned up.
+    groups: Vec<u64>,
     own_pid: u32,
     /// When the recording ended for its requests, on the tape's clock.
     end_ns: u64,
@@ -130,6 +132,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
                 counters: Counters::default(),
                 losses: Vec::new(),
                 finished: Vec::new(),
+                groups: Vec::new(),
                 own_pid: std::process::id(),
                 end_ns: u64::MAX,
                 lost_requests: Some(0),
@@ -302,6 +305,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             .counters
             .add(&std::mem::take(&mut self.intake.counters));
         self.batch.losses.append(&mut self.intake.losses);
+        self.batch.groups.append(&mut self.intake.groups);
         self.totals.add(&self.batch);
         if !self.batch.requests.is_empty() {
             observer.requests(&self.batch.requests);
@@ -386,6 +390,7 @@ impl Intake {
             Told::Sample(sample) => self.sample(plan, &sample),
             Told::Event(decoded) => self.decoded(&decoded),
             Told::Request(request) => self.finished(&request),
+            Told::Group(id) => self.groups.push(id),
             Told::Counted(counters) => self.counters.add(&counters),
             Told::GapBegins => self.pairing.gap_begins(),
             Told::GapEnds => self.pairing.gap_ends(),

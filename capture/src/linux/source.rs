@@ -19,6 +19,9 @@ pub(super) enum Told<'a> {
     #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "only BPF pairs"))]
     /// A request that the backend has paired itself; in the order of their times.
     Request(Finished<'a>),
+    #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "only BPF does"))]
+    /// The kernel's number of a control group that requests will be of.
+    Group(u64),
     #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "only BPF counts"))]
     /// What the backend counted itself.
     Counted(Counters),

@@ -8,6 +8,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use iotape_formats::Request;
 use iotape_formats::tape::{Anchor, Counters, Loss, Name};
 
+use super::cgroups::Groups;
 use crate::segments::{Beginning, Segments, Stop, Watched, Written};
 use crate::{Bounds, CaptureError, Destination, Ended};
 
@@ -21,8 +22,8 @@ pub(super) struct Batch {
     pub counters: Counters,
     pub losses: Vec<Loss>,
     pub anchor: Option<Anchor>,
-    /// Of control groups that this batch's requests are the first to name.
-    pub names: Vec<Name>,
+    /// Control groups that requests of this batch or of later ones are of.
+    pub groups: Vec<u64>,
 }
 
 impl Batch {
@@ -30,7 +31,7 @@ impl Batch {
         self.requests.is_empty()
             && self.losses.is_empty()
             && self.anchor.is_none()
-            && self.names.is_empty()
+            && self.groups.is_empty()
             && self.counters == Counters::default()
     }
 }
@@ -153,18 +154,28 @@ fn write<D: Destination>(
     incoming: &Receiver<Batch>,
     give_back: &SyncSender<Vec<Request>>,
 ) -> Result<(), Stop> {
+    let mut groups = Groups::default();
     loop {
-        match incoming.recv_timeout(segments.patience()) {
+        let patience = segments.patience();
+        let patience = groups.patience().map_or(patience, |due| patience.min(due));
+        match incoming.recv_timeout(patience) {
             Ok(batch) => {
+                groups.want(&batch.groups);
+                // Before their requests, if it may be.
+                name(segments, &groups.look_if_due())?;
                 let used = put(segments, batch)?;
                 // If nobody takes it back, a new one is allocated there.
                 if let Err(TrySendError::Disconnected(_)) = give_back.try_send(used) {}
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => name(segments, &groups.look_if_due())?,
+            Err(RecvTimeoutError::Disconnected) => return name(segments, &groups.look()),
         }
         segments.tick()?;
     }
+}
+
+fn name<D: Destination>(segments: &mut Segments<'_, D>, names: &[Name]) -> Result<(), Stop> {
+    names.iter().try_for_each(|name| segments.name(name))
 }
 
 fn put<D: Destination>(segments: &mut Segments<'_, D>, batch: Batch) -> Result<Vec<Request>, Stop> {
@@ -173,9 +184,6 @@ fn put<D: Destination>(segments: &mut Segments<'_, D>, batch: Batch) -> Result<V
     }
     for loss in batch.losses {
         segments.loss(loss)?;
-    }
-    for name in &batch.names {
-        segments.name(name);
     }
     segments.count(&batch.counters)?;
     for request in &batch.requests {

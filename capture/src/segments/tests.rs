@@ -311,11 +311,13 @@ fn each_segment_names_the_control_groups_of_its_own_requests() {
         Segments::begin(&mut destination, bounds, beginning(), Arc::default()).unwrap();
     // Group 10 has no name.
     for id in 1..10 {
-        segments.name(&Name {
-            kind: NameKind::Cgroup,
-            id,
-            name: group(id).into(),
-        });
+        segments
+            .name(&Name {
+                kind: NameKind::Cgroup,
+                id,
+                name: group(id).into(),
+            })
+            .unwrap();
     }
     for request in &all {
         segments.push(request).unwrap();
@@ -342,6 +344,37 @@ fn each_segment_names_the_control_groups_of_its_own_requests() {
         assert!(reader.damage().is_clean());
     }
     assert_eq!(seen, 3000);
+}
+
+#[test]
+fn a_name_that_is_found_late_stands_before_the_block_all_the_same() {
+    let memory = Memory::default();
+    let mut destination = memory.clone();
+    let mut segments = Segments::begin(
+        &mut destination,
+        Bounds::default(),
+        beginning(),
+        Arc::default(),
+    )
+    .unwrap();
+    let mut request = requests(1).remove(0);
+    request.cgroup = Some(7);
+    segments.push(&request).unwrap();
+    for id in [7, 8] {
+        let name = Name {
+            kind: NameKind::Cgroup,
+            id,
+            name: format!("/g{id}").into(),
+        };
+        segments.name(&name).unwrap();
+    }
+    segments.finish().unwrap();
+    let mut reader = TapeReader::open(Cursor::new(memory.tapes().remove(0))).unwrap();
+    let mut block = Block::new();
+    assert!(reader.next_block(&mut block).unwrap());
+    let name = |id| reader.names().get(NameKind::Cgroup, id).map(|name| &**name);
+    // Nothing was of group 8.
+    assert_eq!((name(7), name(8)), (Some("/g7"), None));
 }
 
 #[test]

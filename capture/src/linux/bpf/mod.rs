@@ -12,6 +12,7 @@
 //! until it was read. A ring that is full loses the newest record, which is counted on its processor:
 //! how many requests are missing is known exactly, and a loss puts no other request in doubt.
 
+mod groups;
 mod kernel_values;
 mod layout;
 mod programs;
@@ -23,6 +24,7 @@ use iotape_formats::arrivals::Arrivals;
 use iotape_formats::tape::{Counters, LossReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::groups::SeenGroups;
 use self::kernel_values::KernelValues;
 use self::layout::Layout;
 use self::programs::Programs;
@@ -67,6 +69,7 @@ pub(super) struct Bpf {
     /// Up to here each processor's ring was read.
     tails: Vec<u64>,
     seen: Seen,
+    groups: SeenGroups,
     drained_ns: u64,
     looked_ns: u64,
     swept_ns: u64,
@@ -106,6 +109,7 @@ impl Bpf {
             values,
             arrivals: Arrivals::new(HOLD_NS, WAITING),
             seen: Seen::default(),
+            groups: SeenGroups::default(),
             drained_ns: now_ns,
             looked_ns: now_ns,
             swept_ns: now_ns,
@@ -145,6 +149,7 @@ impl Bpf {
                     break;
                 }
                 let record = read(words);
+                self.groups.notice(record.cgroup());
                 self.arrivals.add(record.time_ns(), record);
                 *tail += 1;
             }
@@ -156,6 +161,8 @@ impl Bpf {
 
     /// Hands on what need not wait at `now_ns`.
     fn hand_on(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        // Before their requests, so that their names are found in time.
+        self.groups.take_new(&mut |id| told(Told::Group(id)));
         let (layout, values) = (&self.layout, &self.values);
         let late = self.arrivals.release(now_ns, &mut |record: Record| {
             let Some(device) = layout.devices.get(record.device()) else {
@@ -320,6 +327,7 @@ impl Source for Bpf {
         let mut left = Vec::new();
         self.under_way(&mut |record| left.push(record));
         for record in left {
+            self.groups.notice(record.cgroup());
             self.arrivals.add(record.time_ns(), record);
         }
         self.hand_on(u64::MAX, told);

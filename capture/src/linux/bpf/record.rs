@@ -32,6 +32,11 @@ impl Record {
         (self.0[3] >> 56) as usize & 63
     }
 
+    /// Number of its control group; 0 if that is not known.
+    pub fn cgroup(&self) -> u64 {
+        self.0[4] & ((1 << 40) - 1)
+    }
+
     /// It is still on its way: what it holds of its end is no latency.
     pub fn without_end(mut self) -> Record {
         self.0[KEY] = u64::MAX;
@@ -69,7 +74,7 @@ impl Record {
             .iter()
             .position(|byte| *byte == 0)
             .unwrap_or(name.len());
-        let (process, cgroup) = (owner >> 40, owner & ((1 << 40) - 1));
+        let (process, cgroup) = (owner >> 40, self.cgroup());
         Finished {
             dev,
             time_ns,

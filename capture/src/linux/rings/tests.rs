@@ -108,6 +108,7 @@ fn drained(rings: &mut Rings, until_ns: u64) -> Vec<String> {
             Told::Lost(lost) => format!("lost {} {}-{}", lost.events, lost.from_ns, lost.to_ns),
             Told::Event(event) => format!("event {}", event.event.time_ns),
             Told::Request(request) => format!("request {}", request.time_ns),
+            Told::Group(id) => format!("group {id}"),
             Told::Counted(counters) => format!("counted {counters:?}"),
         });
     });
