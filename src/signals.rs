@@ -15,9 +15,11 @@ const ENDING: [i32; 3] = [
 #[cfg(not(unix))]
 const ENDING: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
 
-/// A flag that the first signal sets.
+/// A flag that the first signal sets. A second one ends the program.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    Signals::catch(false).map(|signals| signals.stop)
+    let signals = Signals::catch(false)?;
+    signals.guard()?;
+    Ok(signals.stop)
 }
 
 /// Signals that are caught.
@@ -27,21 +29,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches them. With a `screen`, what a second one does is up to [`Signals::guard_screen`].
+    /// Catches them. What a second one does is up to [`Signals::guard`].
     pub fn catch(screen: bool) -> Result<Signals, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in ENDING {
+            #[cfg(not(unix))]
             // In this order: the shutdown looks at the flag as the signal before left it.
-            let shutdown = match screen {
-                false => {
-                    signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-                        .map(|_| ())
-                }
-                true => Ok(()),
-            };
-            shutdown
-                .and_then(|()| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
                 .map_err(no_signals)?;
+            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(no_signals)?;
         }
         Ok(Signals { stop, screen })
     }
@@ -51,20 +47,17 @@ impl Signals {
         &self.stop
     }
 
-    /// With a screen: starts a thread that gives the terminal back before a second signal ends the
-    /// program, and while it is suspended.
+    /// Starts a thread that ends the program at a second signal, gives the terminal back before, and
+    /// while the program is suspended.
     #[cfg(unix)]
-    pub fn guard_screen(&self) -> Result<(), Failure> {
-        if !self.screen {
-            return Ok(());
-        }
+    pub fn guard(&self) -> Result<(), Failure> {
         let known = self.stop.load(std::sync::atomic::Ordering::Relaxed);
-        screen_guard::start(known).map_err(no_signals)
+        guard::start(self.screen, known).map_err(no_signals)
     }
 
-    /// No screen is drawn here.
+    /// The second signal ends the program without a thread here, and no screen is drawn.
     #[cfg(not(unix))]
-    pub fn guard_screen(&self) -> Result<(), Failure> {
+    pub fn guard(&self) -> Result<(), Failure> {
         let _ = self.screen;
         Ok(())
     }
@@ -75,9 +68,10 @@ fn no_signals(error: io::Error) -> Failure {
 }
 
 #[cfg(unix)]
-mod screen_guard {
+mod guard {
     use std::io;
     use std::thread;
+    use std::time::{Duration, Instant};
 
     use signal_hook::consts::{SIGQUIT, SIGTSTP};
     use signal_hook::iterator::Signals;
@@ -85,30 +79,43 @@ mod screen_guard {
 
     use crate::live;
 
+    /// Signals so close to the first are the same wish: `timeout` sends one to the program and one to
+    /// its group, and who holds Ctrl-C down sends many. A tape is ended within this time.
+    const SAME_WISH: Duration = Duration::from_secs(1);
+
     /// `stopping`: a first signal came already.
-    pub fn start(mut stopping: bool) -> io::Result<()> {
-        let signals = super::ENDING.into_iter().chain([SIGQUIT, SIGTSTP]);
-        let mut signals = Signals::new(signals)?;
+    pub fn start(screen: bool, stopping: bool) -> io::Result<()> {
+        let of_screen: &[i32] = if screen { &[SIGQUIT, SIGTSTP] } else { &[] };
+        let mut signals = Signals::new(super::ENDING.iter().chain(of_screen))?;
+        let mut first = stopping.then(Instant::now);
         let guard = move || {
             for signal in signals.forever() {
                 match signal {
-                    SIGTSTP | SIGQUIT => {
-                        let was_on = live::leave_screen();
-                        // Goes on here when the program is continued.
-                        let _ = emulate_default_handler(signal);
-                        if was_on {
-                            live::enter_screen_again();
-                        }
-                    }
-                    _ if stopping => {
-                        live::leave_screen();
-                        std::process::exit(1);
-                    }
-                    _ => stopping = true,
+                    SIGTSTP | SIGQUIT => suspend(signal),
+                    _ => match first {
+                        None => first = Some(Instant::now()),
+                        Some(first) if first.elapsed() < SAME_WISH => {}
+                        Some(_) => give_up(),
+                    },
                 }
             }
         };
         let thread = thread::Builder::new().name("signals".to_owned());
         thread.spawn(guard).map(|_| ())
+    }
+
+    fn suspend(signal: i32) {
+        let was_on = live::leave_screen();
+        // Goes on here when the program is continued.
+        let _ = emulate_default_handler(signal);
+        if was_on {
+            live::enter_screen_again();
+        }
+    }
+
+    fn give_up() -> ! {
+        live::leave_screen();
+        eprintln!("iotape: ended by a second signal: what was being written is not whole");
+        std::process::exit(1)
     }
 }

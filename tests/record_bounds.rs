@@ -236,6 +236,8 @@ fn a_full_disk_ends_a_recording_and_leaves_what_was_written() {
         "{}",
         refused.stderr
     );
+    // What it made before it looked is not in the way of the next one.
+    assert!(!disk.point.path().join("refused.iotape").exists());
 
     // Up to the floor, and up to the last block.
     for (floor, filled, status) in [("5MiB", "count=40", 3), ("0", "count=1000", 1)] {

@@ -87,6 +87,28 @@ fn start_segmented(device: &str, folder: &Path, options: &[&str]) -> Recorder {
     Recorder::start_at(device, &folder.join("mail.iotape"), &segments_in, options)
 }
 
+/// `timeout` sends SIGTERM to its child and then to its group.
+#[test]
+fn signals_at_once_are_one_and_the_tape_is_whole() {
+    if !have_root_and(&["losetup", "fio"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tape = folder.path().join("t.iotape");
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let load = Load::start(device.name(), 6);
+    for signal in ["-TERM", "-INT"] {
+        let recorder = Recorder::start(device.name(), &tape, &["--force"]);
+        std::thread::sleep(Duration::from_millis(500));
+        recorder.signal(signal);
+        recorder.signal(signal);
+        let ended = recorder.wait().expect(0).json();
+        assert_eq!(info_of(&tape).expect(0).json()["complete"], true);
+        assert!(requests_in(&ended) > 0);
+    }
+    drop(load);
+}
+
 #[test]
 fn five_seconds_without_a_turn_are_counted_to_the_request() {
     if !have_root_and(&["losetup", "fio"]) {

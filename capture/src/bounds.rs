@@ -49,8 +49,10 @@ impl Bounds {
     }
 
     /// Whether so much space is free that a recording may begin.
-    #[cfg(any(target_os = "linux", windows))]
-    pub(crate) fn check_space(&self, free_bytes: Option<u64>) -> Result<(), CaptureError> {
+    ///
+    /// # Errors
+    /// When less than [`Bounds::min_free_bytes`] is free; an unknown amount is enough.
+    pub fn check_space(&self, free_bytes: Option<u64>) -> Result<(), CaptureError> {
         let floor = self.min_free_bytes;
         match free_bytes {
             Some(free) if free < floor => Err(CaptureError::NoSpace { free, floor }),

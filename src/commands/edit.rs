@@ -24,12 +24,14 @@ const PROGRESS_EVERY: u64 = 1 << 17;
 type Tapes = Merged<BufReader<File>>;
 
 pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
+    check(args)?;
     let paths = without_empty(&args.tapes);
     let readers = paths
         .iter()
         .map(|path| open_tape(path))
         .collect::<Result<_, _>>()?;
     let mut tapes = Merged::new(readers).map_err(Failure::new)?;
+    check_devices(&args.device, &tapes)?;
     let (tape, sink) = NewFile::begin(&args.output, args.force)?;
     let summary = write(&edit(args), args.level.into(), &mut tapes, sink)
         .map_err(|failure| Failure::at(args.output.display(), failure))?;
@@ -40,11 +42,42 @@ pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
         units::count(summary.requests),
         units::bytes(std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len())),
     ))?;
+    if summary.requests == 0 {
+        warn("no request is left: `iotape info` shows the times, devices and processes of a tape");
+    }
     let mut damaged = paths.len() < args.tapes.len();
     for (path, reader) in paths.iter().zip(tapes.readers()) {
         damaged |= warn_of_damage(path, reader);
     }
     Ok(Outcome::flawed_if(damaged))
+}
+
+/// Refuses ranges that nothing can be in.
+fn check(args: &EditArgs) -> Result<(), Failure> {
+    if args.from.zip(args.to).is_some_and(|(from, to)| from >= to) {
+        return Err(Failure::usage("--from must be earlier than --to"));
+    }
+    let offsets = args.from_offset.zip(args.to_offset);
+    if offsets.is_some_and(|(from, to)| from >= to) {
+        return Err(Failure::usage("--from-offset must be below --to-offset"));
+    }
+    Ok(())
+}
+
+/// Refuses devices that no tape has.
+fn check_devices(wanted: &[String], tapes: &Tapes) -> Result<(), Failure> {
+    let names: Vec<String> = tapes
+        .devices()
+        .into_iter()
+        .map(|found| found.name)
+        .collect();
+    match wanted.iter().find(|name| !names.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::new(format!(
+            "--device {name}: the tape has no such device; it has {}",
+            names.join(", ")
+        ))),
+    }
 }
 
 /// Leaves out what is empty, beside others: a segment whose recorder was killed before it wrote a byte.

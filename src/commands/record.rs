@@ -30,14 +30,17 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     let signals = Signals::catch(form == Some(Form::Screen))?;
     let user = User::choose(args.source.user.as_deref()).map_err(Failure::usage)?;
     // The tape is made only once the kernel lets us record, and events wait in its rings meanwhile.
-    let session = start(&options(args)?)?;
+    let options = options(args)?;
+    let session = start(&options)?;
     let segmented = args.rotate.is_some();
     let mut files = TapeFiles::create(&args.output, segmented, args.force).map_err(Failure::new)?;
     // From here on the tape is written without any right to trace.
-    let stays_root = user.take_over(Some(&files)).map_err(|error| {
+    let space = options.bounds.check_space(files.free_bytes());
+    let ready = space.and_then(|()| user.take_over(Some(&files)));
+    let stays_root = ready.map_err(|error| {
         // Nothing was recorded into it.
         let _ = files.remove_oldest();
-        Failure::new(error)
+        Failure::at(args.output.display(), error)
     })?;
     let known = session.warnings().to_vec();
     if let Some(warning) = &stays_root {
@@ -47,7 +50,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
         warn(warning);
     }
     // From here on threads may be started.
-    signals.guard_screen()?;
+    signals.guard()?;
     let report = match form {
         Some(form) => run_live(args, session, &mut files, signals.stop(), form)?,
         None => run_quietly(args, session, &mut files, signals.stop())?,

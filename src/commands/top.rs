@@ -22,7 +22,7 @@ pub fn run(args: &TopArgs) -> Result<Outcome, Failure> {
     for warning in &known {
         warn(warning);
     }
-    signals.guard_screen()?;
+    signals.guard()?;
     let report = watch(args, session, &signals, form)?;
     for warning in report.warnings.iter().filter(|new| !known.contains(new)) {
         warn(warning);
