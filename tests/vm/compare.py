@@ -126,7 +126,7 @@ def block_trace():
         FAILURES.append("clock")
     processes = {row["process"] for row in rows if row["op"] == "read"}
     check("blktrace: processes as perf", processes, {row["process"] for row in peer if row["op"] == "read"})
-    check("blktrace: as nobody", totals(rows_of("nobody.iotape"))["read"], totals(rows)["read"])
+    check("blktrace: bytes as nobody", totals(rows_of("nobody.iotape"))["read"][1], totals(rows)["read"][1])
     starved()
     check("started and stopped under load", len((FOLDER / "again").read_text().split()), 20)
     before = (FOLDER / "before").read_text()
