@@ -2,10 +2,12 @@
 //! impossible.
 #![no_main]
 
+#[path = "../reads_back.rs"]
+mod reads_back;
+
 use std::io::Cursor;
 
 use iotape_formats::import::etl::{Options, import};
-use iotape_formats::tape::{Block, TapeReader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -14,18 +16,5 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     report.warnings();
-    let mut tape = TapeReader::open(Cursor::new(tape)).expect("a tape");
-    let mut block = Block::new();
-    let mut requests = 0;
-    while tape.next_block(&mut block).expect("a tape") {
-        for request in block.requests() {
-            requests += 1;
-            assert!(request.end_bytes().is_some());
-            let done_ns = request.time_ns.checked_add(request.latency_ns.unwrap_or(0));
-            assert!(done_ns.is_some());
-        }
-    }
-    assert!(tape.has_footer() && tape.damage().is_clean());
-    assert_eq!(requests, report.summary.requests);
-    assert_eq!(tape.summary(), &report.summary);
+    reads_back::check(tape, &report.summary);
 });
