@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{CSV_HEAD, run, skip, tape_of_rows};
+use common::{CSV_HEAD, exported, info_of, run, skip, tape_of_rows};
 
 /// Two devices, four operations, three processes, over two blocks.
 fn rows() -> String {
@@ -64,23 +64,12 @@ fn edited(tapes: &[&Path], options: &[&str]) -> (PathBuf, String) {
     args.extend([OsStr::new("--force"), OsStr::new("-o"), output.as_os_str()]);
     args.extend(options.iter().map(|option| OsStr::new(*option)));
     run(args).expect(0);
-    let csv = exported(&output);
+    let csv = exported(&output, "csv");
     (output, csv)
 }
 
-fn exported(tape: &Path) -> String {
-    let args = [
-        OsStr::new("export"),
-        tape.as_os_str(),
-        OsStr::new("--to"),
-        OsStr::new("csv"),
-    ];
-    run(args).expect(0).stdout
-}
-
 fn id(tape: &Path) -> String {
-    let args = [OsStr::new("info"), tape.as_os_str(), OsStr::new("--json")];
-    run(args).expect(0).json()["id"]
+    info_of(tape).expect(0).json()["id"]
         .as_str()
         .unwrap()
         .to_owned()

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use iotape_formats::import::perf_data;
 
-use common::{LoopDevice, have, have_root_and, run, tool};
+use common::{LoopDevice, have, have_root_and, info_of, run, tool};
 
 const SAMPLE: &str = "../shared/samples/csv/selfcap-maildir.tracefs-pipe-20k.txt.zst";
 
@@ -43,9 +43,7 @@ fn every_issue_of_a_recorded_trace_pipe_is_a_request() {
     let refused = run(import).expect(1);
     assert!(refused.stderr.contains("--tick-khz"), "{}", refused.stderr);
     run(import.iter().chain(&["--tick-khz", "2596120"])).expect(0);
-    let info = run(["info", tape.to_str().unwrap(), "--json"])
-        .expect(0)
-        .json();
+    let info = info_of(&tape).expect(0).json();
     assert_eq!(info["requests"], issues);
     assert_eq!(info["undecodable"], 0);
 }
@@ -88,9 +86,7 @@ fn what_perf_script_prints_is_what_was_done() {
     let tape = folder.path().join("perf.iotape");
     let paths = [text.to_str().unwrap(), "-o", tape.to_str().unwrap()];
     run(["import"].iter().chain(&paths).chain(&["--layer", "queue"])).expect(0);
-    let info = run(["info", tape.to_str().unwrap(), "--json"])
-        .expect(0)
-        .json();
+    let info = info_of(&tape).expect(0).json();
     assert_eq!(info["by_op"]["write"]["requests"], 20);
     assert_eq!(info["by_op"]["write"]["bytes"], 20 * 65_536);
 }

@@ -13,8 +13,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::fio::{Done, Fio};
 use common::recorder::Recorder;
-use common::{Ended, LoopDevice, have_root_and, run, tool};
+use common::{LoopDevice, exported, have_root_and, run, tool};
 use serde_json::Value;
 
 const SECONDS: u64 = 3;
@@ -40,34 +41,17 @@ const JOBS: [(&str, &[&str]); 4] = [
     ("randtrim", &["--rw=randtrim", "--bs=64k", "--iodepth=4"]),
 ];
 
-fn fio(device: &str, job: &[&str]) -> Command {
-    let mut fio = Command::new("fio");
-    fio.args([
-        "--name=load",
-        "--ioengine=io_uring",
-        "--direct=1",
-        "--time_based",
-        "--output-format=json",
-    ]);
-    fio.args([
-        format!("--filename={device}"),
-        format!("--runtime={SECONDS}"),
-        "--randrepeat=1".into(),
-    ]);
-    fio.args(job)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    fio
-}
-
-fn json_of(output: std::process::Output) -> Value {
-    Ended::from(output).expect(0).json()
+/// fio for three seconds, or as long as the job says.
+fn load(device: &str, job: &[&str]) -> Fio {
+    let runtime = format!("--runtime={SECONDS}");
+    Fio::start(
+        device,
+        &[&["--time_based", &runtime, "--randrepeat=1"], job].concat(),
+    )
 }
 
 /// What fio says it did.
-fn fio_totals(report: &Value) -> Totals {
-    let job = &report["jobs"][0];
+fn fio_totals(done: &Done) -> Totals {
     let mut totals = Totals::new();
     for (key, op) in [
         ("read", "read"),
@@ -75,9 +59,9 @@ fn fio_totals(report: &Value) -> Totals {
         ("trim", "discard"),
         ("sync", "flush"),
     ] {
-        let requests = job[key]["total_ios"].as_u64().unwrap();
-        let bytes = job[key]["io_bytes"].as_u64().unwrap_or(0);
+        let requests = done.requests(key);
         if requests > 0 {
+            let bytes = if key == "sync" { 0 } else { done.bytes(key) };
             totals.insert(op.to_owned(), (requests, bytes));
         }
     }
@@ -100,9 +84,7 @@ fn tape_totals(info: &Value) -> Totals {
 }
 
 fn info_of(tape: &Path) -> Value {
-    run([OsStr::new("info"), tape.as_os_str(), OsStr::new("--json")])
-        .expect(0)
-        .json()
+    common::info_of(tape).expect(0).json()
 }
 
 #[test]
@@ -115,7 +97,7 @@ fn at_the_queue_layer_requests_and_bytes_are_those_of_fio() {
     for (name, job) in JOBS {
         let tape = folder.path().join("seen.iotape");
         let recorder = Recorder::start(device.name(), &tape, &["--layer", "queue", "--force"]);
-        let report = json_of(fio(device.name(), job).output().unwrap());
+        let done = load(device.name(), job).done();
         recorder.stop().expect(0);
         let info = info_of(&tape);
         println!(
@@ -123,7 +105,7 @@ fn at_the_queue_layer_requests_and_bytes_are_those_of_fio() {
             tape_totals(&info),
             info["lost_events"]
         );
-        assert_eq!(tape_totals(&info), fio_totals(&report), "{name}");
+        assert_eq!(tape_totals(&info), fio_totals(&done), "{name}");
         assert_eq!(info["lost_events"], 0, "{name}");
     }
 }
@@ -140,12 +122,12 @@ fn at_the_device_layer_bytes_are_those_of_fio_and_latency_that_of_perf() {
         let recorder = Recorder::start(device.name(), &tape, &["--layer", "device", "--force"]);
         let perf = Perf::start(&folder.path().join("perf.data"));
         let paced = [&["--rate_iops=15000,15000"], *job].concat();
-        let report = json_of(fio(device.name(), &paced).output().unwrap());
+        let done = load(device.name(), &paced).done();
         let peer_mean_ns = perf.mean_latency_ns(device.name());
         recorder.stop().expect(0);
 
         let info = info_of(&tape);
-        let (seen, done) = (tape_totals(&info), fio_totals(&report));
+        let (seen, done) = (tape_totals(&info), fio_totals(&done));
         for op in ["read", "write"] {
             let bytes = |totals: &Totals| totals.get(op).map_or(0, |(_, bytes)| *bytes);
             assert_eq!(bytes(&seen), bytes(&done), "{name}: bytes of {op}");
@@ -166,13 +148,7 @@ fn at_the_device_layer_bytes_are_those_of_fio_and_latency_that_of_perf() {
 }
 
 fn mean_latency_ns(tape: &Path) -> f64 {
-    let export = [
-        OsStr::new("export"),
-        tape.as_os_str(),
-        OsStr::new("--to"),
-        OsStr::new("csv"),
-    ];
-    let csv = run(export).expect(0).stdout;
+    let csv = exported(tape, "csv");
     let (mut sum, mut count) = (0.0, 0.0);
     for row in csv.lines().skip(1) {
         let fields: Vec<&str> = row.split(',').collect();
@@ -260,7 +236,7 @@ fn a_killed_recorder_leaves_all_but_the_last_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let device = LoopDevice::new(DEVICE_BYTES);
     let armed = armed_in_kernel(folder.path());
-    let mut load = fio(
+    let load = load(
         device.name(),
         &[
             "--rw=randread",
@@ -268,9 +244,7 @@ fn a_killed_recorder_leaves_all_but_the_last_seconds() {
             "--rate_iops=5000",
             "--runtime=60",
         ],
-    )
-    .spawn()
-    .unwrap();
+    );
     for attempt in 0..10u64 {
         let tape = folder.path().join(format!("killed-{attempt}.iotape"));
         let recorder = Recorder::start(device.name(), &tape, &[]);
@@ -284,8 +258,7 @@ fn a_killed_recorder_leaves_all_but_the_last_seconds() {
         assert_ne!(recorder.wait().status, 0);
         keeps_until(&tape, killed);
     }
-    load.kill().unwrap();
-    load.wait().unwrap();
+    drop(load);
     assert_eq!(
         armed_in_kernel(folder.path()),
         armed,
@@ -297,8 +270,7 @@ fn a_killed_recorder_leaves_all_but_the_last_seconds() {
 const MAY_MISS_NS: u64 = 3_500_000_000;
 
 fn keeps_until(tape: &Path, killed_unix_ns: u64) {
-    let args = [OsStr::new("info"), tape.as_os_str(), OsStr::new("--json")];
-    let info = run(args).expect(3).json();
+    let info = common::info_of(tape).expect(3).json();
     assert_eq!(info["complete"], false);
     let started = info["started_unix_ns"].as_u64().unwrap();
     let lived = killed_unix_ns.saturating_sub(started);
@@ -349,19 +321,13 @@ fn sigterm_and_for_end_a_tape_whole() {
     let device = LoopDevice::new(DEVICE_BYTES);
     let tape = folder.path().join("terminated.iotape");
     let recorder = Recorder::start(device.name(), &tape, &[]);
-    let report = json_of(
-        fio(device.name(), &["--rw=randread", "--bs=4k", "--runtime=1"])
-            .output()
-            .unwrap(),
-    );
+    let job = ["--rw=randread", "--bs=4k", "--runtime=1"];
+    let done = load(device.name(), &job).done();
     recorder.signal("-TERM");
     recorder.wait().expect(0);
     let info = info_of(&tape);
     assert_eq!(info["complete"], true);
-    assert_eq!(
-        info["by_op"]["read"]["bytes"],
-        report["jobs"][0]["read"]["io_bytes"]
-    );
+    assert_eq!(info["by_op"]["read"]["bytes"], done.bytes("read"));
 
     let timed = folder.path().join("timed.iotape");
     Recorder::start(device.name(), &timed, &["--for", "500ms"])
@@ -379,7 +345,7 @@ fn a_device_that_goes_away_leaves_a_whole_tape() {
     let device = LoopDevice::numbered(4_002, DEVICE_BYTES);
     let tape = folder.path().join("unplugged.iotape");
     let recorder = Recorder::start(device.name(), &tape, &[]);
-    let mut load = fio(
+    let load = load(
         device.name(),
         &[
             "--rw=randread",
@@ -387,15 +353,12 @@ fn a_device_that_goes_away_leaves_a_whole_tape() {
             "--rate_iops=2000",
             "--runtime=20",
         ],
-    )
-    .spawn()
-    .unwrap();
+    );
     std::thread::sleep(Duration::from_millis(2500));
     std::fs::File::create(&device.backing).unwrap(); // truncated: every request fails from here
     tool("losetup", ["--detach", device.name()]);
     std::thread::sleep(Duration::from_millis(500));
-    let _ = load.kill();
-    let _ = load.wait();
+    drop(load);
     recorder.stop().expect(0);
     let info = info_of(&tape);
     assert_eq!(info["complete"], true);

@@ -13,11 +13,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::recorder::Recorder;
-use common::{Ended, LoopDevice, have_root_and, iotape, skip, tool};
-use serde_json::Value;
+use common::recorder::{Recorder, has_bpf};
+use common::{LoopDevice, have_root_and, rows_of, run, skip, tool};
 
 /// A control group of the hierarchy that charges block I/O; removed when dropped.
 struct Group(PathBuf);
@@ -133,11 +131,8 @@ struct Shares {
 }
 
 fn shares(tape: &Path, load: &Load, group: u64) -> Shares {
-    let exported = iotape(["export", tape.to_str().unwrap(), "--to", "jsonl"]).output();
-    let rows = Ended::from(exported.unwrap()).expect(0).stdout;
     let mut shares = Shares::default();
-    for row in rows.lines() {
-        let row: Value = serde_json::from_str(row).unwrap();
+    for row in rows_of(tape) {
         if row["op"] != load.op {
             continue;
         }
@@ -153,8 +148,9 @@ fn shares(tape: &Path, load: &Load, group: u64) -> Shares {
 fn shows_path(tape: &Path, load: &Load, group: &Group, requests: u64) {
     let tape = tape.to_str().unwrap();
     let path = group.path();
-    let info = iotape(["info", tape, "--by", "cgroup", "--json"]).output();
-    let info = Ended::from(info.unwrap()).expect(0).json();
+    let info = run(["info", tape, "--by", "cgroup", "--json"])
+        .expect(0)
+        .json();
     let rows = info["rows"].as_array().unwrap();
     let of_group = rows.iter().find(|row| row["key"] == path.as_str());
     let shown = of_group.map_or(0, |row| row["requests"].as_u64().unwrap());
@@ -164,25 +160,16 @@ fn shows_path(tape: &Path, load: &Load, group: &Group, requests: u64) {
         rows.iter().all(|row| row["key"] != number.as_str()),
         "{info}"
     );
-    let options = ["--to", "csv", "--with", "cgroup"];
-    let exported = iotape(["export", tape]).args(options).output();
-    let csv = Ended::from(exported.unwrap()).expect(0).stdout;
+    let export = ["export", tape, "--to", "csv", "--with", "cgroup"];
+    let csv = run(export).expect(0).stdout;
     let ends = |line: &&str| line.ends_with(&format!(",{path}"));
     assert_eq!(csv.lines().filter(ends).count() as u64, shown, "{path}");
 }
 
 /// The backends that this program has.
 fn backends(device: &str) -> Vec<&'static str> {
-    let tried = Command::new(env!("CARGO_BIN_EXE_iotape"))
-        .args(["record", device, "--backend", "bpf", "--for", "100ms", "-q"])
-        .args(["--force", "-o", "/dev/null"])
-        .output()
-        .unwrap();
-    if tried.status.code() == Some(2) {
-        eprintln!("skipped: the backend bpf, which was not built in (--features bpf)");
-        return vec!["perf", "ftrace"];
-    }
-    vec!["bpf", "perf", "ftrace"]
+    let bpf = has_bpf(device).then_some("bpf");
+    bpf.into_iter().chain(["perf", "ftrace"]).collect()
 }
 
 #[test]

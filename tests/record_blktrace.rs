@@ -10,8 +10,7 @@
 
 mod common;
 
-use std::process::Command;
-
+use common::fio::Fio;
 use common::{Ended, LoopDevice, have_root_and, iotape};
 
 #[test]
@@ -32,10 +31,8 @@ fn it_records_or_says_what_does_and_leaves_no_trace() {
             .spawn()
             .unwrap();
         std::thread::sleep(std::time::Duration::from_millis(500));
-        let mut fio = Command::new("fio");
-        fio.args(["--name=load", "--direct=1", "--rw=read", "--bs=4k"]);
-        fio.args(["--size=1M", "--filename", device.name()]);
-        assert_eq!(Ended::from(fio.output().unwrap()).status, 0);
+        let load = ["--ioengine=psync", "--rw=read", "--bs=4k", "--size=1M"];
+        Fio::start(device.name(), &load).done();
         let ended = Ended::from(record.wait_with_output().unwrap());
         if ended.status == 0 {
             let info = ended.json();

@@ -13,53 +13,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::recorder::Recorder;
-use common::{Ended, LoopDevice, have_root_and, iotape, run, tool};
+use common::fio::Fio;
+use common::recorder::{Recorder, segments_in};
+use common::{Ended, LoopDevice, Mount, assert_undamaged, have_root_and, iotape, run, tool};
 use serde_json::Value;
 
 const DEVICE_BYTES: u64 = 512 << 20;
 const MIB: u64 = 1 << 20;
 
-fn fio(device: &str, options: &[&str]) -> Command {
-    let mut fio = Command::new("fio");
-    fio.args([
-        "--name=load",
-        "--ioengine=io_uring",
-        "--direct=1",
-        "--rw=randread",
-        "--bs=4k",
-        "--iodepth=16",
-        "--time_based",
-        "--output-format=json",
-    ]);
-    fio.arg(format!("--filename={device}"))
-        .args(options)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    fio
-}
-
-/// Requests that fio says it made.
-fn requests_of(fio: &mut Command) -> u64 {
-    let report = Ended::from(fio.output().unwrap()).expect(0).json();
-    report["jobs"][0]["read"]["total_ios"].as_u64().unwrap()
+/// fio, reading at random; `options` such as how long.
+fn load(device: &str, options: &[&str]) -> Fio {
+    let load = ["--rw=randread", "--bs=4k", "--iodepth=16", "--time_based"];
+    Fio::start(device, &[&load, options].concat())
 }
 
 fn info_of(tape: &Path) -> Value {
-    let info = run([OsStr::new("info"), tape.as_os_str(), OsStr::new("--json")]);
-    info.json()
-}
-
-/// The segments of `mail.iotape` in a folder, the oldest first.
-fn segments_in(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains("/mail.0"))
-        .collect();
-    paths.sort();
-    paths
+    common::info_of(tape).json()
 }
 
 /// Joins segments, named in any order.
@@ -70,10 +39,6 @@ fn joined(segments: &[PathBuf], to: &Path) -> Value {
     info_of(to)
 }
 
-fn start_segmented(device: &str, folder: &Path, options: &[&str]) -> Recorder {
-    Recorder::start_at(device, &folder.join("mail.iotape"), &segments_in, options)
-}
-
 #[test]
 fn segments_join_into_all_that_fio_did() {
     if !have_root_and(&["losetup", "fio"]) {
@@ -82,8 +47,10 @@ fn segments_join_into_all_that_fio_did() {
     let folder = tempfile::tempdir().unwrap();
     let device = LoopDevice::new(DEVICE_BYTES);
     let options = ["--layer", "queue", "--rotate", "128KiB", "--hide-host"];
-    let recorder = start_segmented(device.name(), folder.path(), &options);
-    let asked = requests_of(&mut fio(device.name(), &["--runtime=2"]));
+    let recorder = Recorder::start_segmented(device.name(), folder.path(), &options);
+    let asked = load(device.name(), &["--runtime=2"])
+        .done()
+        .requests("read");
     let ended = recorder.stop().expect(0);
     let report = ended.json();
 
@@ -141,8 +108,10 @@ fn the_newest_segments_are_kept_and_earlier_recordings_stay() {
         "--ring",
         "64KiB",
     ];
-    let recorder = start_segmented(device.name(), folder.path(), &options);
-    let asked = requests_of(&mut fio(device.name(), &["--runtime=2"]));
+    let recorder = Recorder::start_segmented(device.name(), folder.path(), &options);
+    let asked = load(device.name(), &["--runtime=2"])
+        .done()
+        .requests("read");
     let ended = recorder.stop();
     assert!(matches!(ended.status, 0 | 3), "{}", ended.stderr);
     let report = ended.json();
@@ -177,10 +146,9 @@ fn the_largest_size_ends_a_recording_with_a_whole_tape() {
     let device = LoopDevice::new(DEVICE_BYTES);
     let tape = folder.path().join("small.iotape");
     let recorder = Recorder::start(device.name(), &tape, &["--max-bytes", "100KiB"]);
-    let mut load = fio(device.name(), &["--runtime=30"]).spawn().unwrap();
+    let load = load(device.name(), &["--runtime=30"]);
     let ended = recorder.wait().expect(0);
-    load.kill().unwrap();
-    load.wait().unwrap();
+    drop(load);
     assert!(
         ended.stderr.contains("the size that was allowed"),
         "{}",
@@ -191,28 +159,18 @@ fn the_largest_size_ends_a_recording_with_a_whole_tape() {
     assert_eq!(info_of(&tape)["complete"], true);
 }
 
-/// A small file system of its own.
+/// A small file system on a device of its own. It is unmounted before the device goes.
 struct SmallDisk {
-    _device: LoopDevice,
-    point: tempfile::TempDir,
+    mount: Mount,
+    device: LoopDevice,
 }
 
 impl SmallDisk {
     fn new(bytes: u64) -> SmallDisk {
         let device = LoopDevice::new(bytes);
         tool("mkfs.ext4", ["-q", "-O", "^has_journal", device.name()]);
-        let point = tempfile::tempdir().unwrap();
-        tool("mount", [device.name(), point.path().to_str().unwrap()]);
-        SmallDisk {
-            _device: device,
-            point,
-        }
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.point.path()).status();
+        let mount = Mount::new(&[device.name()]);
+        SmallDisk { mount, device }
     }
 }
 
@@ -223,12 +181,12 @@ fn a_full_disk_ends_a_recording_and_leaves_what_was_written() {
     }
     let device = LoopDevice::new(DEVICE_BYTES);
     let disk = SmallDisk::new(8 * MIB);
-    let tape = disk.point.path().join("full.iotape");
+    let tape = disk.mount.path().join("full.iotape");
     let refused = run([
         OsStr::new("record"),
         OsStr::new(device.name()),
         OsStr::new("-o"),
-        disk.point.path().join("refused.iotape").as_os_str(),
+        disk.mount.path().join("refused.iotape").as_os_str(),
     ]);
     assert_eq!(refused.status, 1);
     assert!(
@@ -237,14 +195,14 @@ fn a_full_disk_ends_a_recording_and_leaves_what_was_written() {
         refused.stderr
     );
     // What it made before it looked is not in the way of the next one.
-    assert!(!disk.point.path().join("refused.iotape").exists());
+    assert!(!disk.mount.path().join("refused.iotape").exists());
 
     // Up to the floor, and up to the last block.
     for (floor, filled, status) in [("5MiB", "count=40", 3), ("0", "count=1000", 1)] {
         let options = ["--min-free", floor, "--force"];
         let recorder = Recorder::start(device.name(), &tape, &options);
         // Something else fills the disk.
-        let filler = disk.point.path().join("filler");
+        let filler = disk.mount.path().join("filler");
         let _ = Command::new("dd")
             .args([
                 "if=/dev/zero",
@@ -254,10 +212,9 @@ fn a_full_disk_ends_a_recording_and_leaves_what_was_written() {
             ])
             .stderr(Stdio::null())
             .status();
-        let mut load = fio(device.name(), &["--runtime=20"]).spawn().unwrap();
+        let load = load(device.name(), &["--runtime=20"]);
         let ended = recorder.wait();
-        load.kill().unwrap();
-        load.wait().unwrap();
+        drop(load);
         assert_eq!(ended.status, status, "{floor}: {}", ended.stderr);
         let said = if status == 3 {
             "to be left free"
@@ -265,8 +222,7 @@ fn a_full_disk_ends_a_recording_and_leaves_what_was_written() {
             "No space left"
         };
         assert!(ended.stderr.contains(said), "{floor}: {}", ended.stderr);
-        let check = run([OsStr::new("check"), tape.as_os_str(), OsStr::new("--json")]).json();
-        assert_eq!(check["damage"].as_array().map_or(0, Vec::len), 0, "{check}");
+        assert_undamaged(&tape);
         std::fs::remove_file(filler).unwrap();
     }
 }
@@ -304,21 +260,17 @@ fn requests_in_the_tape_and_lost_ones_are_those_of_fio_however_starved_the_recor
     let folder = tempfile::tempdir().unwrap();
     let device = LoopDevice::new(DEVICE_BYTES);
     let options = ["--layer", "queue", "--ring", "64KiB", "--rotate", "1MiB"];
-    let recorder = start_segmented(device.name(), folder.path(), &options);
+    let recorder = Recorder::start_segmented(device.name(), folder.path(), &options);
     recorder.renice(19);
     let busy = Busy::new();
-    let mut load = fio(device.name(), &["--runtime=3"]).spawn().unwrap();
+    let load = load(device.name(), &["--runtime=3"]);
     // And it does not run at all for a while.
     std::thread::sleep(Duration::from_millis(1000));
     recorder.signal("-STOP");
     std::thread::sleep(Duration::from_millis(500));
     recorder.signal("-CONT");
-    load.wait().unwrap();
+    let asked = load.done().requests("read");
     drop(busy);
-    let done = Ended::from(load.wait_with_output().unwrap())
-        .expect(0)
-        .json();
-    let asked = done["jobs"][0]["read"]["total_ios"].as_u64().unwrap();
     let report = recorder.stop().expect(3).json();
 
     let of = |name: &str| report[name].as_u64().unwrap();
@@ -352,14 +304,13 @@ fn the_first_loss_ends_a_recording_that_must_not_lose() {
     let tape = folder.path().join("strict.iotape");
     let options = ["--ring", "64KiB", "--fail-on-loss"];
     let recorder = Recorder::start(device.name(), &tape, &options);
-    let mut load = fio(device.name(), &["--runtime=30"]).spawn().unwrap();
+    let load = load(device.name(), &["--runtime=30"]);
     std::thread::sleep(Duration::from_millis(300));
     recorder.signal("-STOP");
     std::thread::sleep(Duration::from_millis(500));
     recorder.signal("-CONT");
     let ended = recorder.wait().expect(3);
-    load.kill().unwrap();
-    load.wait().unwrap();
+    drop(load);
     assert!(
         ended.stderr.contains("the recording ended after"),
         "{}",
@@ -382,9 +333,9 @@ fn the_recorders_own_writes_are_not_in_the_tape() {
     }
     // The tape lies on the recorded device, and nobody else writes there.
     let disk = SmallDisk::new(64 * MIB);
-    let own = disk._device.name().to_owned();
+    let own = disk.device.name().to_owned();
     let other = LoopDevice::new(DEVICE_BYTES);
-    let tape = disk.point.path().join("own.iotape");
+    let tape = disk.mount.path().join("own.iotape");
     let mut command = iotape([
         "record",
         &own,
@@ -401,7 +352,7 @@ fn the_recorders_own_writes_are_not_in_the_tape() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    requests_of(&mut fio(other.name(), &["--runtime=2"]));
+    load(other.name(), &["--runtime=2"]).done();
     let ended = Ended::from(recorder.wait_with_output().unwrap()).expect(0);
     assert!(
         ended.stderr.contains("which is recorded"),

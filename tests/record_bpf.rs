@@ -10,71 +10,25 @@ mod common;
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::recorder::Recorder;
-use common::{Ended, LoopDevice, have_root_and, iotape, skip};
-use serde_json::Value;
+use common::fio::Fio;
+use common::recorder::{Recorder, has_bpf};
+use common::{LoopDevice, have_root_and, rows_of, skip};
 
 const DEVICE_BYTES: u64 = 64 << 20;
 
-/// Whether this program has the backend; what it answers where it does not is checked here.
-fn is_built(device: &str) -> bool {
-    let mut command = iotape(["record", device, "--backend", "bpf", "--for", "100ms"]);
-    let ended = Ended::from(
-        command
-            .args(["-q", "--force", "-o", "/dev/null"])
-            .output()
-            .unwrap(),
-    );
-    if ended.status != 2 {
-        return true;
-    }
-    assert!(ended.stderr.contains("--features bpf"), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("apt install clang"),
-        "{}",
-        ended.stderr
-    );
-    if cfg!(feature = "bpf") {
-        panic!("it was built in: {}", ended.stderr);
-    }
-    eprintln!("skipped: the backend was not built in (--features bpf)");
-    false
-}
-
-fn fio(device: &str, args: &[&str]) -> Command {
-    let mut fio = Command::new("fio");
-    fio.args([
-        "--name=load",
-        "--direct=1",
-        "--output-format=json",
-        "--ioengine=io_uring",
-    ]);
-    fio.arg(format!("--filename={device}")).args(args);
-    fio.stdout(Stdio::piped());
-    fio
-}
-
-fn rows(tape: &Path) -> Vec<Value> {
-    let exported = iotape(["export", tape.to_str().unwrap(), "--to", "jsonl"]).output();
-    let text = Ended::from(exported.unwrap()).expect(0).stdout;
-    text.lines()
-        .map(|row| serde_json::from_str(row).unwrap())
-        .collect()
+/// A device to record, where the test can run.
+fn device(programs: &[&str]) -> Option<LoopDevice> {
+    let device = have_root_and(programs).then(|| LoopDevice::new(DEVICE_BYTES))?;
+    has_bpf(device.name()).then_some(device)
 }
 
 #[test]
 fn equal_requests_in_flight_each_have_a_latency() {
-    if !have_root_and(&["losetup", "fio"]) {
+    let Some(device) = device(&["losetup", "fio"]) else {
         return;
-    }
-    let device = LoopDevice::new(DEVICE_BYTES);
-    if !is_built(device.name()) {
-        return;
-    }
+    };
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("seen.iotape");
     let recorder = Recorder::start(device.name(), &tape, &["--backend", "bpf"]);
@@ -86,21 +40,17 @@ fn equal_requests_in_flight_each_have_a_latency() {
         "--io_size=16m",
         "--iodepth=16",
     ];
-    let load = fio(device.name(), &args).spawn().unwrap();
-    let done = Ended::from(load.wait_with_output().unwrap())
-        .expect(0)
-        .json();
+    let done = Fio::start(device.name(), &args).done();
     let info = recorder.stop().expect(0).json();
-    let read = &done["jobs"][0]["read"];
     assert_eq!(info["backend"], "bpf");
-    assert_eq!(read["total_ios"], 4096);
+    assert_eq!(done.requests("read"), 4096);
     assert_eq!(
         (&info["ambiguous"], &info["lost_events"]),
         (&0.into(), &0.into())
     );
-    let slowest = read["lat_ns"]["max"].as_u64().unwrap();
+    let slowest = done.slowest_ns("read");
     // Others look at a new device too.
-    let mut rows = rows(&tape);
+    let mut rows = rows_of(&tape);
     rows.retain(|row| row["process"] == "fio");
     assert_eq!(rows.len(), 4096);
     let latencies = rows.iter().filter_map(|row| row["latency_ns"].as_u64());
@@ -117,26 +67,19 @@ fn equal_requests_in_flight_each_have_a_latency() {
 
 #[test]
 fn what_a_full_ring_loses_is_counted_exactly() {
-    if !have_root_and(&["losetup", "fio"]) {
+    let Some(device) = device(&["losetup", "fio"]) else {
         return;
-    }
-    let device = LoopDevice::new(DEVICE_BYTES);
-    if !is_built(device.name()) {
-        return;
-    }
+    };
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("seen.iotape");
     let options = ["--backend", "bpf", "--ring", "64KiB"];
     let recorder = Recorder::start(device.name(), &tape, &options);
     let args = ["--rw=randread", "--bs=4k", "--io_size=40m", "--iodepth=8"];
     recorder.signal("-STOP");
-    let load = fio(device.name(), &args).spawn().unwrap();
-    let done = Ended::from(load.wait_with_output().unwrap())
-        .expect(0)
-        .json();
+    let done = Fio::start(device.name(), &args).done();
     recorder.signal("-CONT");
     let info = recorder.stop().expect(3).json();
-    let total = done["jobs"][0]["read"]["total_ios"].as_u64().unwrap();
+    let total = done.requests("read");
     let (seen, lost) = (
         info["by_op"]["read"]["requests"].as_u64().unwrap(),
         info["lost_events"].as_u64().unwrap(),
@@ -184,13 +127,9 @@ fn is_loaded(program: u32) -> bool {
 
 #[test]
 fn however_it_ends_nothing_stays_in_the_kernel() {
-    if !have_root_and(&["losetup"]) {
+    let Some(device) = device(&["losetup"]) else {
         return;
-    }
-    let device = LoopDevice::new(DEVICE_BYTES);
-    if !is_built(device.name()) {
-        return;
-    }
+    };
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("seen.iotape");
     for signal in ["-INT", "-KILL", "-ABRT"] {

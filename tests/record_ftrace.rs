@@ -9,23 +9,20 @@
 mod common;
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use common::fio::Fio;
 use common::recorder::Recorder;
-use common::{Ended, LoopDevice, have_root_and, iotape, tool};
+use common::{Ended, LoopDevice, Mount, exported, have_root_and, iotape};
 
 const DEVICE_BYTES: u64 = 512 << 20;
 
 /// Tracefs at a place of our own.
-struct Tracing(tempfile::TempDir);
+struct Tracing(Mount);
 
 impl Tracing {
     fn mount() -> Tracing {
-        let point = tempfile::tempdir().unwrap();
-        let path = point.path().to_str().unwrap();
-        tool("mount", ["-t", "tracefs", "tracefs", path]);
-        Tracing(point)
+        Tracing(Mount::new(&["-t", "tracefs", "tracefs"]))
     }
 
     /// Our recorder's instances.
@@ -67,28 +64,12 @@ impl Tracing {
     }
 }
 
-impl Drop for Tracing {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
-fn fio(device: &str, seconds: u32) -> Command {
-    let mut fio = Command::new("fio");
-    fio.args([
-        "--name=load",
-        "--direct=1",
-        "--rw=randread",
-        "--bs=4k",
-        "--time_based",
-    ]);
-    fio.args(["--ioengine=io_uring", "--iodepth=4", "--output-format=json"]);
-    fio.args([
-        format!("--filename={device}"),
-        format!("--runtime={seconds}"),
-    ]);
-    fio.stdout(std::process::Stdio::piped());
-    fio
+/// fio, reading at random for so many seconds.
+fn load(device: &str, seconds: u32) -> Fio {
+    let runtime = format!("--runtime={seconds}");
+    let load = ["--rw=randread", "--bs=4k", "--iodepth=4", "--time_based"];
+    // A thread of fio submits, whose number is not that of its process.
+    Fio::start(device, &[&load[..], &[&runtime, "--thread"]].concat())
 }
 
 #[test]
@@ -105,13 +86,9 @@ fn requests_are_those_of_fio_with_their_process_and_latency() {
         let recorder = Recorder::start(device.name(), &tape, &options);
         let pid = recorder.pid();
         assert_eq!(tracing.instances(pid).len(), 1);
-        // A thread of fio submits, whose number is not that of its process.
-        let mut command = fio(device.name(), 2);
-        let load = command.arg("--thread").spawn().unwrap();
-        let process = load.id();
-        let report = Ended::from(load.wait_with_output().unwrap())
-            .expect(0)
-            .json();
+        let load = load(device.name(), 2);
+        let process = load.pid();
+        let done = load.done();
         let info = recorder.stop().expect(0).json();
         assert_eq!(
             tracing.instances(pid),
@@ -120,19 +97,17 @@ fn requests_are_those_of_fio_with_their_process_and_latency() {
         );
 
         assert_eq!(info["backend"], "ftrace");
-        let done = &report["jobs"][0]["read"];
-        assert_eq!(info["by_op"]["read"]["bytes"], done["io_bytes"]);
+        assert_eq!(info["by_op"]["read"]["bytes"], done.bytes("read"));
         if layer == "queue" {
-            assert_eq!(info["by_op"]["read"]["requests"], done["total_ios"]);
+            assert_eq!(info["by_op"]["read"]["requests"], done.requests("read"));
         }
         // Nothing is left out, as it is by perf on some kernels.
         assert_eq!(
             (&info["unpaired"], &info["lost_events"]),
             (&0.into(), &0.into())
         );
-        let csv = iotape(["export", tape.to_str().unwrap(), "--to", "csv"]);
-        let csv = Ended::from({ csv }.output().unwrap()).expect(0).stdout;
-        let slowest = done["lat_ns"]["max"].as_u64().unwrap();
+        let csv = exported(&tape, "csv");
+        let slowest = done.slowest_ns("read");
         for row in csv.lines().skip(1) {
             let fields: Vec<&str> = row.split(',').collect();
             assert_eq!(fields[8], process.to_string(), "{row}");
@@ -152,7 +127,7 @@ fn however_it_ends_the_kernel_traces_as_before() {
     let device = LoopDevice::new(DEVICE_BYTES);
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("seen.iotape");
-    let mut load = fio(device.name(), 60).spawn().unwrap();
+    let load = load(device.name(), 60);
     let options = ["--backend", "ftrace", "--force"];
     let bounded = [&options[..], &["--max-bytes", "64KiB"]].concat();
     for (signal, options) in [
@@ -173,8 +148,7 @@ fn however_it_ends_the_kernel_traces_as_before() {
         tracing.becomes_clean(pid);
         assert_eq!(tracing.state(), before, "{signal:?}");
     }
-    load.kill().unwrap();
-    load.wait().unwrap();
+    drop(load);
 
     // One that does not begin leaves nothing either.
     let nowhere = Path::new("/no/such/folder/seen.iotape");

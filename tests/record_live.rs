@@ -13,32 +13,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Ended, LoopDevice, have_root_and, iotape, run};
+use common::fio::Fio;
+use common::{Ended, LoopDevice, exported, have_root_and, info_of, iotape, run};
 use serde_json::Value;
 
 const DEVICE_BYTES: u64 = 256 << 20;
 
 /// Runs fio; answers its requests and bytes of reads and writes.
 fn load(device: &str, options: &[&str]) -> [(u64, u64); 2] {
-    let mut fio = Command::new("fio");
-    fio.args([
-        "--name=load",
-        "--ioengine=io_uring",
-        "--direct=1",
-        "--rw=randrw",
-        "--bs=4k",
-        "--iodepth=8",
-        "--time_based",
-        "--output-format=json",
-    ])
-    .arg(format!("--filename={device}"))
-    .args(options)
-    .stdin(Stdio::null());
-    let report = Ended::from(fio.output().unwrap()).expect(0).json();
-    ["read", "write"].map(|op| {
-        let of = |name: &str| report["jobs"][0][op][name].as_u64().unwrap();
-        (of("total_ios"), of("io_bytes"))
-    })
+    let load = ["--rw=randrw", "--bs=4k", "--iodepth=8", "--time_based"];
+    let done = Fio::start(device, &[&load, options].concat()).done();
+    ["read", "write"].map(|op| (done.requests(op), done.bytes(op)))
 }
 
 /// Starts a command that watches, and waits until its first figures are out.
@@ -59,6 +44,19 @@ fn watching(args: &[&str], output: &Path) -> Child {
         std::thread::sleep(Duration::from_millis(10));
     }
     child
+}
+
+/// Arguments that show all requests of a device as JSON, ten times a second.
+fn top(device: &str) -> [&str; 7] {
+    [
+        "top",
+        device,
+        "--layer",
+        "queue",
+        "--json",
+        "--interval",
+        "100ms",
+    ]
 }
 
 fn interrupt(child: Child) -> Ended {
@@ -86,9 +84,8 @@ fn sum(intervals: &[Value], pointer: &str) -> u64 {
 
 /// Latencies of a tape, in order.
 fn latencies(tape: &Path) -> Vec<u64> {
-    let csv = run(["export", tape.to_str().unwrap(), "--to", "csv"]);
     let column = |row: &str| row.split(',').nth(6)?.parse().ok();
-    let mut latencies: Vec<u64> = csv.expect(0).stdout.lines().filter_map(column).collect();
+    let mut latencies: Vec<u64> = exported(tape, "csv").lines().filter_map(column).collect();
     latencies.sort_unstable();
     latencies
 }
@@ -130,9 +127,7 @@ fn intervals_add_up_to_the_tape_and_to_what_fio_did() {
     assert_eq!(sum(&intervals, "/devices/0/requests"), asked);
     assert_eq!(sum(&intervals, "/devices/1/requests"), 0);
     assert_eq!(end["requests"], asked);
-    let info = run(["info", tape.to_str().unwrap(), "--json"])
-        .expect(0)
-        .json();
+    let info = info_of(&tape).expect(0).json();
     assert_eq!(info["requests"], asked);
     assert_eq!(end["tape_bytes"], info["tape_bytes"]);
     let last = intervals.last().unwrap();
@@ -191,17 +186,7 @@ fn top_leaves_no_file_and_nothing_in_the_kernel() {
     let output = folder.path().join("out");
     let device = LoopDevice::new(DEVICE_BYTES);
     for backend in ["perf", "ftrace"] {
-        let args = [
-            "top",
-            device.name(),
-            "--layer",
-            "queue",
-            "--json",
-            "--interval",
-            "100ms",
-            "--backend",
-            backend,
-        ];
+        let args = [&top(device.name())[..], &["--backend", backend]].concat();
         let child = watching(&args, &output);
         let pid = child.id();
         let [(reads, _), (writes, _)] = load(device.name(), &["--runtime=1"]);
@@ -271,9 +256,7 @@ fn in_a_pipe_it_is_a_line_an_interval_and_ends_with_its_reader() {
         tape.display()
     ))
     .expect(0);
-    let info = run(["info", tape.to_str().unwrap(), "--json"])
-        .expect(0)
-        .json();
+    let info = info_of(&tape).expect(0).json();
     assert_eq!(info["complete"], true);
 }
 
@@ -283,16 +266,10 @@ fn a_slow_reader_gets_longer_intervals_and_all_requests() {
         return;
     }
     let device = LoopDevice::new(DEVICE_BYTES);
-    let args = [
-        "top",
-        device.name(),
-        "--layer",
-        "queue",
-        "--json",
-        "--interval",
-        "100ms",
-    ];
-    let mut child = iotape(args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = iotape(top(device.name()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdout = child.stdout.take().unwrap();
     // A page is room for two or three intervals.
     let fd = std::os::fd::AsRawFd::as_raw_fd(&stdout);
@@ -412,10 +389,5 @@ fn a_terminal_is_given_back_however_it_ends() {
             "{text:?}"
         );
     }
-    assert_eq!(
-        run(["info", tape.to_str().unwrap(), "--json"])
-            .expect(0)
-            .json()["complete"],
-        true
-    );
+    assert_eq!(info_of(&tape).expect(0).json()["complete"], true);
 }

@@ -12,29 +12,16 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use common::fio::Fio;
 use common::recorder::Recorder;
-use common::{Ended, LoopDevice, have_root_and, iotape, run, tool};
+use common::{Ended, LoopDevice, have_root_and, iotape, run};
 
 const DEVICE_BYTES: u64 = 256 << 20;
 
 fn reads_of_fio(device: &str) -> u64 {
-    let filename = format!("--filename={device}");
-    let report = tool(
-        "fio",
-        [
-            "--name=load",
-            "--ioengine=io_uring",
-            "--direct=1",
-            "--rw=randread",
-            "--bs=4k",
-            "--iodepth=8",
-            "--number_ios=20000",
-            "--output-format=json",
-            &filename,
-        ],
-    );
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    report["jobs"][0]["read"]["total_ios"].as_u64().unwrap()
+    let load = ["--rw=randread", "--bs=4k", "--iodepth=8"];
+    let load = Fio::start(device, &[&load[..], &["--number_ios=20000"]].concat());
+    load.done().requests("read")
 }
 
 /// A line of a process's status, without its name.

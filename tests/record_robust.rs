@@ -8,83 +8,39 @@
 
 mod common;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::recorder::Recorder;
-use common::{Ended, LoopDevice, have_root_and, iotape, run, tool};
+use common::fio::Fio;
+use common::recorder::{Recorder, segments_in};
+use common::{Ended, LoopDevice, Mount, assert_undamaged, have_root_and, info_of, iotape, tool};
 use serde_json::Value;
 
 const DEVICE_BYTES: u64 = 256 << 20;
 
 /// fio, reading at random; it ends by itself after so many seconds.
-struct Load(Option<Child>);
-
-impl Load {
-    fn start(device: &str, seconds: u32) -> Load {
-        let child = Command::new("fio")
-            .args([
-                "--name=load",
-                "--ioengine=io_uring",
-                "--direct=1",
-                "--rw=randread",
-                "--bs=4k",
-                "--iodepth=16",
-                "--time_based",
-                "--output-format=json",
-            ])
-            .args([
-                format!("--runtime={seconds}"),
-                format!("--filename={device}"),
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        Load(Some(child.unwrap()))
-    }
-
-    /// Requests that it made.
-    fn requests(mut self) -> u64 {
-        let output = self.0.take().unwrap().wait_with_output().unwrap();
-        let report = Ended::from(output).expect(0).json();
-        report["jobs"][0]["read"]["total_ios"].as_u64().unwrap()
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            // fio's workers are processes of their own; asked to end, it ends them.
-            tool("kill", ["-INT", &child.id().to_string()]);
-            let _ = child.wait();
-        }
-    }
-}
-
-fn info_of(tape: &Path) -> Ended {
-    run([OsStr::new("info"), tape.as_os_str(), OsStr::new("--json")])
+fn load(device: &str, seconds: u32) -> Fio {
+    let runtime = format!("--runtime={seconds}");
+    let load = ["--rw=randread", "--bs=4k", "--iodepth=16", "--time_based"];
+    Fio::start(device, &[&load[..], &[&runtime]].concat())
 }
 
 fn requests_in(info: &Value) -> u64 {
     info["requests"].as_u64().unwrap()
 }
 
-/// The segments of `mail.iotape` in a folder, the oldest first.
-fn segments_in(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains("/mail.0"))
-        .collect();
-    paths.sort();
-    paths
+/// Joins tapes into one, whatever was there.
+fn join(to: &Path, inputs: &[&Path]) -> Ended {
+    let mut edit = iotape(["edit", "--force", "-o"]);
+    edit.arg(to).args(inputs);
+    edit.output().unwrap().into()
 }
 
-fn start_segmented(device: &str, folder: &Path, options: &[&str]) -> Recorder {
-    Recorder::start_at(device, &folder.join("mail.iotape"), &segments_in, options)
+/// Records for a second, if it is not refused.
+fn record(device: &str, output: &Path, options: &[&str]) -> Ended {
+    let mut record = iotape(["record", device, "--for", "1s", "-o"]);
+    record.arg(output).args(options);
+    record.output().unwrap().into()
 }
 
 /// `timeout` sends SIGTERM to its child and then to its group.
@@ -96,7 +52,7 @@ fn signals_at_once_are_one_and_the_tape_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("t.iotape");
     let device = LoopDevice::new(DEVICE_BYTES);
-    let load = Load::start(device.name(), 6);
+    let load = load(device.name(), 6);
     for signal in ["-TERM", "-INT"] {
         let recorder = Recorder::start(device.name(), &tape, &["--force"]);
         std::thread::sleep(Duration::from_millis(500));
@@ -119,12 +75,12 @@ fn five_seconds_without_a_turn_are_counted_to_the_request() {
     let device = LoopDevice::new(DEVICE_BYTES);
     let options = ["--layer", "queue", "--ring", "64KiB", "--live", "--json"];
     let recorder = Recorder::start_loud(device.name(), &tape, &options);
-    let load = Load::start(device.name(), 8);
+    let load = load(device.name(), 8);
     std::thread::sleep(Duration::from_millis(1500));
     recorder.signal("-STOP");
     std::thread::sleep(Duration::from_secs(5));
     recorder.signal("-CONT");
-    let asked = load.requests();
+    let asked = load.done().requests("read");
     let ended = recorder.stop().expect(3);
     assert!(ended.stderr.contains("the kernel lost"), "{}", ended.stderr);
 
@@ -163,7 +119,7 @@ fn killed_at_any_moment_of_a_rotation_it_leaves_whole_segments() {
     }
     let folder = tempfile::tempdir().unwrap();
     let device = LoopDevice::new(DEVICE_BYTES);
-    let _load = Load::start(device.name(), 300);
+    let _load = load(device.name(), 300);
     // The smallest segments: as many rotations as possible.
     let options = [
         "--layer",
@@ -177,7 +133,7 @@ fn killed_at_any_moment_of_a_rotation_it_leaves_whole_segments() {
     let mut seed = 0x9e37_79b9_7f4a_7c15u64;
     for round in 0..20 {
         let before = segments_in(folder.path());
-        let recorder = start_segmented(device.name(), folder.path(), &options);
+        let recorder = Recorder::start_segmented(device.name(), folder.path(), &options);
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_millis(50 + (seed >> 33) % 1200));
         recorder.signal("-KILL");
@@ -208,9 +164,8 @@ fn killed_at_any_moment_of_a_rotation_it_leaves_whole_segments() {
         }
         // Whatever the kill left, all are joined.
         let whole = folder.path().join("whole.iotape");
-        let mut edit = iotape(["edit", "--force", "-o"]);
-        edit.arg(&whole).args(new);
-        let joined = Ended::from(edit.output().unwrap());
+        let new: Vec<&Path> = new.iter().map(PathBuf::as_path).collect();
+        let joined = join(&whole, &new);
         assert!(
             matches!(joined.status, 0 | 3),
             "round {round}: {}",
@@ -237,44 +192,11 @@ fn an_empty_segment_is_left_out_and_told() {
     let empty = folder.path().join("empty.iotape");
     std::fs::write(&empty, "").unwrap();
     let joined = folder.path().join("joined.iotape");
-    let edit = |inputs: &[&Path]| {
-        let mut edit = iotape(["edit", "--force", "-o"]);
-        edit.arg(&joined).args(inputs);
-        Ended::from(edit.output().unwrap())
-    };
-    let ended = edit(&[&tape, &empty]).expect(3);
+    let ended = join(&joined, &[&tape, &empty]).expect(3);
     assert!(ended.stderr.contains("is empty"), "{}", ended.stderr);
     assert_eq!(requests_in(&info_of(&joined).expect(0).json()), 1);
     // Nothing but that is no tape.
-    edit(&[&empty]).expect(1);
-}
-
-/// A file system in memory, of this size.
-struct SmallMemory(tempfile::TempDir);
-
-impl SmallMemory {
-    fn new(size: &str) -> SmallMemory {
-        let point = tempfile::tempdir().unwrap();
-        let options = format!("size={size}");
-        tool(
-            "mount",
-            [
-                "-t",
-                "tmpfs",
-                "-o",
-                &options,
-                "tmpfs",
-                point.path().to_str().unwrap(),
-            ],
-        );
-        SmallMemory(point)
-    }
-}
-
-impl Drop for SmallMemory {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
+    join(&joined, &[&empty]).expect(1);
 }
 
 #[test]
@@ -282,12 +204,12 @@ fn a_full_file_system_ends_a_rotation_with_whole_segments() {
     if !have_root_and(&["losetup", "fio", "mount"]) {
         return;
     }
-    let memory = SmallMemory::new("400k");
-    let folder = memory.0.path();
+    let memory = Mount::new(&["-t", "tmpfs", "-o", "size=400k", "tmpfs"]);
+    let folder = memory.path();
     let device = LoopDevice::new(DEVICE_BYTES);
     let options = ["--layer", "queue", "--rotate", "128KiB", "--min-free", "0"];
-    let recorder = start_segmented(device.name(), folder, &options);
-    let load = Load::start(device.name(), 60);
+    let recorder = Recorder::start_segmented(device.name(), folder, &options);
+    let load = load(device.name(), 60);
     let ended = recorder.wait().expect(1);
     drop(load);
     assert!(
@@ -308,8 +230,7 @@ fn a_full_file_system_ends_a_rotation_with_whole_segments() {
             "{}",
             info.stderr
         );
-        let check = run([OsStr::new("check"), path.as_os_str(), OsStr::new("--json")]).json();
-        assert_eq!(check["damage"].as_array().map_or(0, Vec::len), 0, "{check}");
+        assert_undamaged(path);
     }
 }
 
@@ -322,33 +243,28 @@ fn two_recorders_of_one_name_do_not_meet() {
     let tape = folder.path().join("t.iotape");
     let device = LoopDevice::new(DEVICE_BYTES);
     let first = Recorder::start(device.name(), &tape, &["--layer", "queue"]);
-    let second = |options: &[&str]| {
-        let mut record = iotape(["record", device.name(), "--for", "1s", "-o"]);
-        record.arg(&tape).args(options);
-        Ended::from(record.output().unwrap())
-    };
-    let refused = second(&[]).expect(1);
+    let refused = record(device.name(), &tape, &[]).expect(1);
     assert!(
         refused.stderr.contains("exists already"),
         "{}",
         refused.stderr
     );
-    let refused = second(&["--force"]).expect(1);
+    let refused = record(device.name(), &tape, &["--force"]).expect(1);
     assert!(
         refused.stderr.contains("another recorder is writing it"),
         "{}",
         refused.stderr
     );
-    let asked = Load::start(device.name(), 1).requests();
+    let asked = load(device.name(), 1).done().requests("read");
     let report = first.stop().expect(0).json();
     assert_eq!(report["requests"], asked);
     assert_eq!(requests_in(&info_of(&tape).expect(0).json()), asked);
 
     // Segments have numbers of their own.
     let options = ["--layer", "queue", "--rotate", "64KiB", "--keep", "3"];
-    let one = start_segmented(device.name(), folder.path(), &options);
-    let other = start_segmented(device.name(), folder.path(), &options);
-    Load::start(device.name(), 1).requests();
+    let one = Recorder::start_segmented(device.name(), folder.path(), &options);
+    let other = Recorder::start_segmented(device.name(), folder.path(), &options);
+    load(device.name(), 1).done();
     let paths = |ended: Ended| -> Vec<String> {
         let paths = ended.expect(0).json()["paths"].as_array().unwrap().clone();
         paths
@@ -380,24 +296,19 @@ fn what_is_no_file_is_refused() {
     tool("mkfifo", [&fifo]);
     let (device, other) = (LoopDevice::new(DEVICE_BYTES), LoopDevice::new(1 << 20));
     let before = common::checksum(&other.path);
-    let record = |output: &Path, options: &[&str]| {
-        let mut record = iotape(["record", device.name(), "--for", "1s", "-o"]);
-        record.arg(output).args(options);
-        Ended::from(record.output().unwrap())
-    };
     for output in [
         fifo.as_path(),
         Path::new("/dev/stdout"),
         Path::new("/dev/null"),
         &other.path,
     ] {
-        let refused = record(output, &[]).expect(1);
+        let refused = record(device.name(), output, &[]).expect(1);
         assert!(
             refused.stderr.contains("exists already"),
             "{}",
             refused.stderr
         );
-        let refused = record(output, &["--force"]).expect(1);
+        let refused = record(device.name(), output, &["--force"]).expect(1);
         assert!(
             refused.stderr.contains("not a regular file"),
             "{}",
@@ -405,7 +316,7 @@ fn what_is_no_file_is_refused() {
         );
     }
     assert_eq!(common::checksum(&other.path), before);
-    let refused = record(Path::new("-"), &[]).expect(2);
+    let refused = record(device.name(), Path::new("-"), &[]).expect(2);
     assert!(refused.stderr.contains("name a file"), "{}", refused.stderr);
     assert!(!Path::new("-").exists());
 }

@@ -10,7 +10,7 @@ mod common;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use common::{CSV_HEAD, run, tape_of_rows};
+use common::{CSV_HEAD, exported, info_of, run, tape_of_rows};
 use serde_json::json;
 
 const ROWS: &str = "\
@@ -26,31 +26,18 @@ fn path(path: &Path) -> &OsStr {
     path.as_os_str()
 }
 
-fn exported(tape: &Path) -> String {
-    run([
-        OsStr::new("export"),
-        path(tape),
-        OsStr::new("--to"),
-        OsStr::new("csv"),
-    ])
-    .expect(0)
-    .stdout
-}
-
 #[test]
 fn what_was_imported_is_exported_to_the_letter() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape_of_rows(folder.path(), "rows", ROWS);
-    assert_eq!(exported(&tape), format!("{CSV_HEAD}{ROWS}"));
+    assert_eq!(exported(&tape, "csv"), format!("{CSV_HEAD}{ROWS}"));
 }
 
 #[test]
 fn info_counts_per_operation_and_device() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape_of_rows(folder.path(), "rows", ROWS);
-    let info = run([OsStr::new("info"), path(&tape), OsStr::new("--json")])
-        .expect(0)
-        .json();
+    let info = info_of(&tape).expect(0).json();
     assert_eq!(info["requests"], 6);
     assert_eq!(info["bytes"], 8192 + 4096 + 4096);
     assert_eq!(info["duration_ns"], 8000);
@@ -76,9 +63,7 @@ fn the_id_depends_on_the_requests_alone() {
     let folder = tempfile::tempdir().unwrap();
     let id = |name: &str, rows: &str| {
         let tape = tape_of_rows(folder.path(), name, rows);
-        let info = run([OsStr::new("info"), path(&tape), OsStr::new("--json")])
-            .expect(0)
-            .json();
+        let info = info_of(&tape).expect(0).json();
         info["id"].as_str().unwrap().to_owned()
     };
     let first = id("first", ROWS);
@@ -119,7 +104,7 @@ fn an_existing_tape_is_kept() {
 fn a_tape_is_replaced_only_by_a_whole_one() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape_of_rows(folder.path(), "rows", ROWS);
-    let before = exported(&tape);
+    let before = exported(&tape, "csv");
     let bad = folder.path().join("bad.csv");
     std::fs::write(&bad, format!("{CSV_HEAD}nonsense\n")).unwrap();
     let into = |verb: &'static str, from: &Path| {
@@ -128,12 +113,16 @@ fn a_tape_is_replaced_only_by_a_whole_one() {
     };
     into("import", &bad).expect(1);
     assert_eq!(
-        exported(&tape),
+        exported(&tape, "csv"),
         before,
         "a failed import keeps what was there"
     );
     into("edit", &tape).expect(0);
-    assert_eq!(exported(&tape), before, "a tape can be edited onto itself");
+    assert_eq!(
+        exported(&tape, "csv"),
+        before,
+        "a tape can be edited onto itself"
+    );
     let names = std::fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name());

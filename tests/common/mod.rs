@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod fio;
 pub mod recorder;
 pub mod sandbox;
 
@@ -59,6 +60,34 @@ impl From<Output> for Ended {
 /// Runs the command under test to its end.
 pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Ended {
     iotape(args).output().expect("the command starts").into()
+}
+
+/// What `info` says of a tape, as JSON.
+pub fn info_of(tape: &Path) -> Ended {
+    run([OsStr::new("info"), tape.as_os_str(), OsStr::new("--json")])
+}
+
+/// What `export` makes of a tape in a format of text, such as `csv`.
+#[track_caller]
+pub fn exported(tape: &Path, format: &str) -> String {
+    let tape = tape.to_str().expect("a plain path");
+    run(["export", tape, "--to", format]).expect(0).stdout
+}
+
+/// Requests of a tape, as objects of JSON.
+#[track_caller]
+pub fn rows_of(tape: &Path) -> Vec<Value> {
+    let rows = exported(tape, "jsonl");
+    rows.lines()
+        .map(|row| serde_json::from_str(row).expect("JSON"))
+        .collect()
+}
+
+/// Asserts that `check` finds no damage in a tape, whether or not it ends as it should.
+#[track_caller]
+pub fn assert_undamaged(tape: &Path) {
+    let check = run([OsStr::new("check"), tape.as_os_str(), OsStr::new("--json")]).json();
+    assert_eq!(check["damage"].as_array().map_or(0, Vec::len), 0, "{check}");
 }
 
 /// Runs another program to its end; it must succeed.
@@ -171,6 +200,30 @@ impl Drop for LoopDevice {
             .arg("--detach")
             .arg(&self.path)
             .status();
+    }
+}
+
+/// A file system mounted at a place of its own; both go when it is dropped.
+pub struct Mount(tempfile::TempDir);
+
+impl Mount {
+    /// Mounts it; `args` for `mount`, without the place.
+    pub fn new(args: &[&str]) -> Mount {
+        let point = tempfile::tempdir().expect("a folder");
+        let place = point.path().to_str().expect("a plain path");
+        tool("mount", [args, &[place]].concat());
+        Mount(point)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
     }
 }
 

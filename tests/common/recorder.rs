@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Ended, iotape, tool};
+use super::{Ended, iotape, run, tool};
 
 /// A recorder that has begun. It is killed when dropped.
 pub struct Recorder {
@@ -23,8 +23,13 @@ impl Recorder {
         Recorder::begin(command, tape, &|_| vec![tape.to_owned()], options)
     }
 
-    /// The same for a recorder that names its files itself: `files` finds them in the tape's folder.
-    pub fn start_at(
+    /// The same for one that writes the segments of `mail.iotape` into a folder.
+    pub fn start_segmented(device: &str, folder: &Path, options: &[&str]) -> Recorder {
+        Recorder::start_at(device, &folder.join("mail.iotape"), &segments_in, options)
+    }
+
+    /// A recorder whose files `files` finds in the tape's folder.
+    fn start_at(
         device: &str,
         tape: &Path,
         files: &dyn Fn(&Path) -> Vec<PathBuf>,
@@ -112,6 +117,34 @@ impl Drop for Recorder {
             let _ = child.wait();
         }
     }
+}
+
+/// The segments of `mail.iotape` in a folder, the oldest first.
+pub fn segments_in(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("a file").path())
+        .filter(|path| path.to_string_lossy().contains("/mail.0"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// Whether this program has the backend `bpf`; what it answers where it does not is checked here.
+pub fn has_bpf(device: &str) -> bool {
+    let record = ["record", device, "--backend", "bpf", "--for", "100ms"];
+    let ended = run([&record[..], &["-q", "--force", "-o", "/dev/null"]].concat());
+    if ended.status != 2 {
+        return true;
+    }
+    let said = &ended.stderr;
+    assert!(said.contains("--features bpf"), "{said}");
+    assert!(said.contains("apt install clang"), "{said}");
+    if cfg!(feature = "bpf") {
+        panic!("it was built in: {said}");
+    }
+    eprintln!("skipped: the backend bpf, which was not built in (--features bpf)");
+    false
 }
 
 fn bytes_of(paths: &[PathBuf]) -> u64 {
