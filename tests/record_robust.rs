@@ -9,7 +9,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::fio::Fio;
 use common::recorder::{Recorder, segments_in};
@@ -43,6 +43,14 @@ fn record(device: &str, output: &Path, options: &[&str]) -> Ended {
     record.output().unwrap().into()
 }
 
+/// Reads that a loop device has answered since it was made, for whomever it stood.
+fn reads_of(device: &LoopDevice) -> u64 {
+    let name = device.path.file_name().unwrap().display();
+    let statistics = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+    let reads = statistics.split_whitespace().next().unwrap();
+    reads.parse().unwrap()
+}
+
 /// `timeout` sends SIGTERM to its child and then to its group.
 #[test]
 fn signals_at_once_are_one_and_the_tape_is_whole() {
@@ -52,7 +60,14 @@ fn signals_at_once_are_one_and_the_tape_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let tape = folder.path().join("t.iotape");
     let device = LoopDevice::new(DEVICE_BYTES);
-    let load = load(device.name(), 6);
+    let before = reads_of(&device);
+    let load = load(device.name(), 20);
+    // fio takes a moment to begin. Whoever looks at a new device does not read as often.
+    let begun = Instant::now();
+    while reads_of(&device) < before + 1000 {
+        assert!(begun.elapsed() < Duration::from_secs(15), "no load");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     for signal in ["-TERM", "-INT"] {
         let recorder = Recorder::start(device.name(), &tape, &["--force"]);
         std::thread::sleep(Duration::from_millis(500));
