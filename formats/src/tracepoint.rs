@@ -10,8 +10,8 @@ use std::ops::Range;
 use thiserror::Error;
 
 use crate::byte_order::ByteOrder;
-use crate::event::{SECTOR_BYTES, Step, parse_rwbs};
-use crate::request::{Flags, Op};
+use crate::event::{Event, SECTOR_BYTES, Step, parse_rwbs};
+use crate::request::{DeviceIndex, Flags, Op};
 
 /// The block tracepoints that pairing makes use of, and the step that each reports.
 pub const BLOCK_TRACEPOINTS: [(&str, Step); 9] = [
@@ -68,6 +68,25 @@ pub struct BlockRecord<'a> {
     pub comm: &'a [u8],
     /// Number of that thread; `None` where the record does not say.
     pub thread: Option<u32>,
+}
+
+impl BlockRecord<'_> {
+    /// The event that the record reports, of a device yet to be found and nobody's.
+    pub fn event(&self, time_ns: u64, cpu: Option<u32>) -> Event {
+        Event {
+            time_ns,
+            step: self.step,
+            device: DeviceIndex::default(),
+            op: self.op,
+            flags: self.flags,
+            offset_bytes: self.offset_bytes,
+            length_bytes: self.length_bytes,
+            cpu,
+            error: self.error,
+            process: None,
+            cgroup: None,
+        }
+    }
 }
 
 /// The layout of one block tracepoint's records.

@@ -18,7 +18,7 @@ use super::{Options, Progress};
 use crate::byte_order::ByteOrder;
 use crate::event::{Event, Step};
 use crate::import::events::EventTape;
-use crate::request::{DeviceIndex, Process};
+use crate::request::Process;
 use crate::tape::{Clock, Header, TapeError};
 use crate::tracepoint::BlockTracepoint;
 
@@ -296,17 +296,8 @@ impl<W: Write> Run<W> {
                 name: self.names.share(record.comm),
             });
         let event = Event {
-            time_ns: sample.time,
-            step: record.step,
-            device: DeviceIndex(0),
-            op: record.op,
-            flags: record.flags,
-            offset_bytes: record.offset_bytes,
-            length_bytes: record.length_bytes,
-            cpu: sample.cpu,
-            error: record.error,
             process,
-            cgroup: None,
+            ..record.event(sample.time, sample.cpu)
         };
         let device = (
             record.dev >> MINOR_BITS,
