@@ -22,12 +22,17 @@ pub struct Progress {
     pub lost_requests: Option<u64>,
     /// Bytes of tape written so far; 0 without a tape.
     pub tape_bytes: u64,
-    /// Requests that were in flight just now.
-    pub in_flight: u64,
-    /// The same of each device, in the order of their indexes; empty where that is not known.
+    /// Requests that were in flight just now on each device, in the order of their indexes; empty where that is not known.
     pub in_flight_by_device: Vec<u64>,
     /// Segments begun so far; 1 without segments, 0 without a tape.
     pub segments: u32,
+}
+
+impl Progress {
+    /// Requests that were in flight just now; 0 where that is not known.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight_by_device.iter().sum()
+    }
 }
 
 /// Why a recording ended.

@@ -216,7 +216,7 @@ fn progress_text(progress: &Progress) -> String {
         units::span(progress.elapsed),
         units::count(progress.requests),
         units::significant(progress.bytes as f64 / 1e6 / seconds),
-        progress.in_flight,
+        progress.in_flight(),
         units::count(progress.lost_events),
         units::bytes(progress.tape_bytes)
     )

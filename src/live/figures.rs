@@ -151,7 +151,7 @@ impl History {
         }
         self.all.add(&together.latencies);
         let known = !now.in_flight_by_device.is_empty();
-        let in_flight = known.then(|| now.in_flight_by_device.iter().sum());
+        let in_flight = known.then(|| now.in_flight());
         let lost_requests = now.lost_requests.zip(before.lost_requests);
         let grown = now.tape_bytes.saturating_sub(before.tape_bytes);
         let tape = self.watched.tape;

@@ -250,7 +250,6 @@ impl<C: Control, D: Destination> UnderWay<'_, '_, C, D> {
             lost_events: self.known.events + self.known.buffers,
             lost_requests: None,
             tape_bytes: self.watched.bytes.load(Ordering::Relaxed),
-            in_flight: 0,
             in_flight_by_device: Vec::new(),
             segments: self.watched.segments.load(Ordering::Relaxed),
         });

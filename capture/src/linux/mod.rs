@@ -1,9 +1,9 @@
-//! The recorder on Linux: block tracepoints, through `perf_event_open` or an instance of ftrace, or the
-//! kernel's own block traces, as blktrace reads them.
+//! The recorder on Linux: block tracepoints, through `perf_event_open`, an instance of ftrace or BPF
+//! programs (feature `bpf`), or the kernel's own block traces, as blktrace reads them.
 //!
-//! No path needs a mounted tracefs or debugfs. The first two work under kernel lockdown, where
-//! blktrace's relay files are closed. What perf arms hangs on file descriptors; an instance and a block
-//! trace are removed by a process of their own.
+//! No path needs a mounted tracefs or debugfs. All but the last work under kernel lockdown (integrity),
+//! where blktrace's relay files are closed. What perf arms and BPF programs hang on file descriptors; an
+//! instance and a block trace are removed by a process of their own.
 
 mod arm;
 mod blktrace;
@@ -16,6 +16,7 @@ mod devices;
 mod doctor;
 pub mod files;
 mod ftrace;
+mod intake;
 mod merge;
 mod processes;
 mod recorder;

@@ -3,20 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotape_formats::event::{Event, Step};
+use iotape_formats::Request;
 use iotape_formats::pairing::Pairing;
-use iotape_formats::tape::{Anchor, Counters, Loss, LossReason};
-use iotape_formats::tracepoint::record_id;
-use iotape_formats::{DeviceIndex, Process, Request};
+use iotape_formats::tape::{Anchor, LossReason};
 use rustix::event::Timespec;
 
 use super::arm::Plan;
 use super::clock;
-use super::devices::BlockDevice;
-use super::processes::Processes;
+use super::intake::Intake;
 use super::session::Session;
-use super::source::{Decoded, Finished, Lost, Sample, Source, Told};
-use super::threads::Threads;
+use super::source::{Lost, Source};
 use super::writer::{Batch, Writer, WriterGone};
 use crate::{Ended, Observer, Progress, Warning};
 
@@ -67,38 +63,6 @@ pub(super) struct Over {
     pub warnings: Vec<Warning>,
 }
 
-/// What the samples go through.
-struct Intake {
-    devices: Vec<BlockDevice>,
-    gone: Vec<bool>,
-    pairing: Pairing,
-    processes: Processes,
-    threads: Threads,
-    counters: Counters,
-    losses: Vec<Loss>,
-    /// Requests that a backend paired itself.
-    finished: Vec<Request>,
-    /// Control groups that turned up.
-    groups: Vec<u64>,
-    own_pid: u32,
-    /// When the recording ended for its requests, on the tape's clock.
-    end_ns: u64,
-    /// Requests whose beginning was lost, as long as the kernel tells.
-    lost_requests: Option<u64>,
-    /// Time 0 of the tape on the monotonic clock.
-    zero_ns: u64,
-    /// What is older belongs to the time before everything was armed.
-    start_ns: u64,
-}
-
-/// Who queued something, as far as the kernel told.
-struct Submitter<'a> {
-    /// The process (thread group).
-    pid: Option<u32>,
-    thread: Option<u32>,
-    comm: &'a [u8],
-}
-
 #[derive(Default)]
 struct Totals {
     requests: u64,
@@ -123,22 +87,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         Recorder {
             plan,
             source,
-            intake: Intake {
-                gone: vec![false; devices.len()],
-                devices,
-                pairing,
-                processes: Processes::default(),
-                threads: Threads::default(),
-                counters: Counters::default(),
-                losses: Vec::new(),
-                finished: Vec::new(),
-                groups: Vec::new(),
-                own_pid: std::process::id(),
-                end_ns: u64::MAX,
-                lost_requests: Some(0),
-                zero_ns: zero.time_ns,
-                start_ns,
-            },
+            intake: Intake::new(devices, pairing, zero.time_ns, start_ns),
             writer,
             batch: Batch::default(),
             warnings,
@@ -175,7 +124,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             }
             if let Some((end_ns, ended)) = self.ending {
                 let all_taken = now_ns > end_ns.saturating_add(2 * MARGIN_NS);
-                let idle = all_taken && self.in_flight() == 0;
+                let idle = all_taken && self.in_flight().iter().all(|open| *open == 0);
                 if idle || now_ns > end_ns.saturating_add(GRACE_NS) {
                     self.last_round(observer)?;
                     return Ok(ended);
@@ -275,27 +224,9 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         self.send(observer)
     }
 
-    /// Requests that began and are not done.
-    fn in_flight(&mut self) -> u64 {
-        let elsewhere = self.source.in_flight();
-        let elsewhere: u64 = elsewhere.iter().map(|(_, open)| open).sum();
-        self.intake.pairing.in_flight() as u64 + elsewhere
-    }
-
-    /// The same, of each device.
-    fn in_flight_by_device(&mut self) -> Vec<u64> {
-        let of_pairing = self.intake.pairing.in_flight_by_device();
-        let mut in_flight: Vec<u64> = of_pairing.iter().map(|open| *open as u64).collect();
-        for (dev, open) in self.source.in_flight() {
-            for (device, sum) in self.intake.devices.iter().zip(&mut in_flight) {
-                *sum += if device.reported.in_kernel() == dev {
-                    open
-                } else {
-                    0
-                };
-            }
-        }
-        in_flight
+    /// Requests of each device that began and are not done.
+    fn in_flight(&mut self) -> Vec<u64> {
+        self.intake.in_flight(self.source.as_mut())
     }
 
     fn send(&mut self, observer: &mut dyn Observer) -> Result<(), WriterGone> {
@@ -336,7 +267,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         }
         // In step with the start, however late this time is.
         self.told_ns = now_ns - since_ns % interval_ns;
-        let (in_flight, in_flight_by_device) = (self.in_flight(), self.in_flight_by_device());
+        let in_flight_by_device = self.in_flight();
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.start_ns)),
             requests: self.totals.requests,
@@ -344,7 +275,6 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             lost_events: self.totals.lost_events,
             lost_requests: self.intake.lost_requests,
             tape_bytes: self.writer.bytes(),
-            in_flight,
             in_flight_by_device,
             segments: self.writer.segments(),
         });
@@ -381,173 +311,5 @@ impl Totals {
         self.requests += batch.requests.len() as u64;
         self.bytes += data.map(|request| request.length_bytes).sum::<u64>();
         self.lost_events += batch.losses.iter().map(|loss| loss.events).sum::<u64>();
-    }
-}
-
-impl Intake {
-    fn take(&mut self, plan: &Plan, told: Told<'_>) {
-        match told {
-            Told::Sample(sample) => self.sample(plan, &sample),
-            Told::Event(decoded) => self.decoded(&decoded),
-            Told::Request(request) => self.finished(&request),
-            Told::Group(id) => self.groups.push(id),
-            Told::Counted(counters) => self.counters.add(&counters),
-            Told::GapBegins => self.pairing.gap_begins(),
-            Told::GapEnds => self.pairing.gap_ends(),
-            Told::Lost(lost) => self.lost(lost),
-        }
-    }
-
-    fn sample(&mut self, plan: &Plan, sample: &Sample<'_>) {
-        if sample.time_ns < self.start_ns {
-            return;
-        }
-        let layout = record_id(sample.record).and_then(|id| plan.layout(id));
-        let Some(record) = layout.and_then(|layout| layout.decode(sample.record)) else {
-            self.counters.undecodable += 1;
-            return;
-        };
-        let event = Event {
-            time_ns: sample.time_ns,
-            step: record.step,
-            device: DeviceIndex(0),
-            op: record.op,
-            flags: record.flags,
-            offset_bytes: record.offset_bytes,
-            length_bytes: record.length_bytes,
-            cpu: Some(sample.cpu),
-            error: record.error,
-            process: None,
-            cgroup: None,
-        };
-        let submitter = Submitter {
-            pid: sample.pid,
-            thread: record.thread,
-            comm: record.comm,
-        };
-        self.place(record.dev, &event, &submitter);
-    }
-
-    fn decoded(&mut self, decoded: &Decoded<'_>) {
-        if decoded.event.time_ns < self.start_ns {
-            return;
-        }
-        let submitter = Submitter {
-            pid: None,
-            thread: Some(decoded.thread),
-            comm: decoded.comm,
-        };
-        self.place(decoded.dev, &decoded.event, &submitter);
-    }
-
-    /// Gives an event of the kernel's device `dev` to the recorded devices that it belongs to.
-    fn place(&mut self, dev: u32, reported: &Event, submitter: &Submitter<'_>) {
-        let mut process = None;
-        for index in 0..self.devices.len() {
-            let device = &self.devices[index];
-            if device.reported.in_kernel() != dev {
-                continue;
-            }
-            let offset = device.offset_of(reported.offset_bytes, reported.length_bytes);
-            let (Some(offset_bytes), Ok(index)) = (offset, u16::try_from(index)) else {
-                continue;
-            };
-            if reported.step == Step::Queued && process.is_none() {
-                process = self.process_of(submitter, reported.time_ns);
-            }
-            self.pairing.event(Event {
-                time_ns: reported.time_ns - self.zero_ns,
-                device: DeviceIndex(index),
-                offset_bytes,
-                process: process.clone(),
-                ..reported.clone()
-            });
-        }
-    }
-
-    /// Takes a request that is paired already, for each recorded device that it is on.
-    fn finished(&mut self, seen: &Finished<'_>) {
-        if seen.time_ns < self.start_ns {
-            // Its beginning was not recorded.
-            self.counters.unpaired_completions += u64::from(seen.latency_ns.is_some());
-            return;
-        }
-        let time_ns = seen.time_ns - self.zero_ns;
-        let pid = seen.process.map(|(pid, _)| pid);
-        if time_ns > self.end_ns || pid == Some(self.own_pid) {
-            return;
-        }
-        for index in 0..self.devices.len() {
-            let device = &self.devices[index];
-            if device.reported.in_kernel() != seen.dev {
-                continue;
-            }
-            let offset = device.offset_of(seen.offset_bytes, seen.length_bytes);
-            let (Some(offset_bytes), Ok(index)) = (offset, u16::try_from(index)) else {
-                continue;
-            };
-            self.counters.unpaired_issues += u64::from(seen.latency_ns.is_none());
-            self.finished.push(Request {
-                time_ns,
-                device: DeviceIndex(index),
-                op: seen.op,
-                flags: seen.flags,
-                offset_bytes,
-                length_bytes: seen.length_bytes,
-                latency_ns: seen.latency_ns,
-                queue_ns: seen.queue_ns,
-                process: seen
-                    .process
-                    .map(|(pid, name)| self.processes.get(pid, name)),
-                cgroup: seen.cgroup,
-                cpu: Some(seen.cpu),
-                error: seen.error,
-                file: None,
-            });
-        }
-    }
-
-    /// What begins later is not recorded.
-    fn end_at(&mut self, end_ns: u64) {
-        self.end_ns = end_ns;
-        self.pairing.end_at(end_ns);
-    }
-
-    fn process_of(&mut self, submitter: &Submitter<'_>, time_ns: u64) -> Option<Process> {
-        let pid = match (submitter.pid, submitter.thread) {
-            (Some(pid), _) => pid,
-            (None, Some(thread)) => self.threads.process_of(thread, time_ns),
-            (None, None) => return None,
-        };
-        Some(self.processes.get(pid, submitter.comm))
-    }
-
-    fn lost(&mut self, lost: Lost) {
-        let (from_ns, to_ns) = (
-            lost.from_ns.saturating_sub(self.zero_ns),
-            lost.to_ns.saturating_sub(self.zero_ns),
-        );
-        self.pairing.lost(to_ns);
-        let requests = self.lost_requests.zip(lost.requests);
-        self.lost_requests = requests.map(|(sum, more)| sum + more);
-        self.losses.push(Loss {
-            from_ns,
-            to_ns,
-            events: lost.events,
-            requests: lost.requests,
-            reason: lost.reason,
-        });
-    }
-
-    /// Looks for devices that went away.
-    fn find_gone(&mut self, warnings: &mut Vec<Warning>) {
-        for (device, gone) in self.devices.iter().zip(&mut self.gone) {
-            if !*gone && device.is_gone() {
-                *gone = true;
-                warnings.push(Warning::DeviceGone {
-                    device: device.name.clone(),
-                });
-            }
-        }
     }
 }

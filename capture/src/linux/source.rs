@@ -79,6 +79,15 @@ pub(super) struct Finished<'a> {
     pub error: Option<u32>,
 }
 
+/// Where a request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Number of its device, as the kernel keeps it.
+    pub dev: u32,
+    pub offset_bytes: u64,
+    pub length_bytes: u64,
+}
+
 /// Records that were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lost {
@@ -108,10 +117,8 @@ pub(super) trait Source: fmt::Debug + Send {
     /// At the end: what was dropped and not told yet.
     fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>));
 
-    /// Requests that the backend pairs itself and that are under way, by the kernel's numbers of devices.
-    fn in_flight(&mut self) -> Vec<(u32, u64)> {
-        Vec::new()
-    }
+    /// Tells the requests that the backend pairs itself and that are under way.
+    fn in_flight(&mut self, _each: &mut dyn FnMut(Place)) {}
 
     /// Takes up processors that came online, and tells those on which events are missing.
     fn add_processors(&mut self, plan: &Plan, now_ns: u64) -> Vec<u32>;

@@ -31,7 +31,7 @@ use self::programs::Programs;
 use self::record::{KEY, LAST, Record, WORDS};
 use super::arm::{self, Plan};
 use super::devices::BlockDevice;
-use super::source::{Lost, Source, Told};
+use super::source::{Lost, Place, Source, Told};
 use crate::CaptureError;
 
 pub(super) use self::kernel_values::VMLINUX;
@@ -333,15 +333,16 @@ impl Source for Bpf {
         self.hand_on(u64::MAX, told);
     }
 
-    fn in_flight(&mut self) -> Vec<(u32, u64)> {
-        let mut counts = vec![0; self.layout.devices.len()];
+    fn in_flight(&mut self, each: &mut dyn FnMut(Place)) {
         self.under_way(&mut |record| {
-            if let Some(count) = counts.get_mut(record.device()) {
-                *count += 1;
+            if let Some(device) = self.layout.devices.get(record.device()) {
+                each(Place {
+                    dev: device.dev,
+                    offset_bytes: record.offset_bytes(),
+                    length_bytes: record.length_bytes(),
+                });
             }
         });
-        let devices = self.layout.devices.iter().map(|device| device.dev);
-        devices.zip(counts).collect()
     }
 
     fn add_processors(&mut self, _plan: &Plan, _now_ns: u64) -> Vec<u32> {

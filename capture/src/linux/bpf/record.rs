@@ -32,6 +32,14 @@ impl Record {
         (self.0[3] >> 56) as usize & 63
     }
 
+    pub fn offset_bytes(&self) -> u64 {
+        (self.0[3] & SECTOR_MASK) * SECTOR_BYTES
+    }
+
+    pub fn length_bytes(&self) -> u64 {
+        u64::from(self.0[5] as u32)
+    }
+
     /// Number of its control group; 0 if that is not known.
     pub fn cgroup(&self) -> u64 {
         self.0[4] & ((1 << 40) - 1)
@@ -61,7 +69,7 @@ impl Record {
     /// What it says. `name` is [`Record::name`] of it.
     pub fn decode<'a>(&self, dev: u32, name: &'a [u8], values: &KernelValues) -> Finished<'a> {
         let [time_ns, latency_ns, queue, place, owner, request, ..] = self.0;
-        let length_bytes = u64::from(request as u32);
+        let length_bytes = self.length_bytes();
         let opf = (request >> 32) as u32;
         let (op, flags) = values.op_and_flags(opf, length_bytes);
         let latency_ns = (latency_ns != u64::MAX).then_some(latency_ns);
@@ -82,7 +90,7 @@ impl Record {
             queue_ns: Some(queue & UNKNOWN_QUEUE).filter(|queue_ns| *queue_ns != UNKNOWN_QUEUE),
             op,
             flags,
-            offset_bytes: (place & SECTOR_MASK) * SECTOR_BYTES,
+            offset_bytes: self.offset_bytes(),
             length_bytes,
             process: (process != UNKNOWN_PROCESS).then_some((process as u32, &name[..end])),
             cgroup: (cgroup != 0).then_some(cgroup),
