@@ -10,8 +10,7 @@
 //! at the start of each round: what it grew by was dropped after the round before. As long as its
 //! time is not over, nothing proves anything.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -28,6 +27,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arm::{self, Plan};
 use super::clock;
+use super::merge::{Lane, Merge};
 use super::source::{Decoded, Lost, Source, Told};
 use super::sys::Janitor;
 
@@ -46,13 +46,19 @@ pub(super) struct Traces {
     traces: Vec<Trace>,
     _keeper: Option<Janitor>,
     names: Names,
-    order: BinaryHeap<Reverse<(u64, usize)>>,
+    merge: Merge,
+    losses: Losses,
+    /// Processors that came online and cannot be recorded, and since when.
+    closed: Vec<(u32, u64)>,
+}
+
+/// What was dropped, and since when nothing was.
+#[derive(Debug)]
+struct Losses {
     /// Records were dropped in this time, and events of it are still to come.
     gap: Option<Lost>,
     /// When the counters were read last.
     looked_ns: u64,
-    /// Processors that came online and cannot be recorded, and since when.
-    closed: Vec<(u32, u64)>,
 }
 
 /// A queue's trace.
@@ -135,9 +141,11 @@ impl Traces {
             traces: Vec::new(),
             _keeper: Some(keeper),
             names: Names::default(),
-            order: BinaryHeap::new(),
-            gap: None,
-            looked_ns: clock::monotonic_ns(),
+            merge: Merge::default(),
+            losses: Losses {
+                gap: None,
+                looked_ns: clock::monotonic_ns(),
+            },
             closed: Vec::new(),
         }
     }
@@ -174,11 +182,13 @@ impl Traces {
         });
         Ok(())
     }
+}
 
+impl Losses {
     /// Takes up what was dropped since the last look.
-    fn look_for_losses(&mut self, told: &mut dyn FnMut(Told<'_>)) {
+    fn look(&mut self, traces: &mut [Trace], told: &mut dyn FnMut(Told<'_>)) {
         let before_ns = clock::monotonic_ns();
-        let dropped = self.traces.iter_mut().map(Trace::dropped_since).sum();
+        let dropped = traces.iter_mut().map(Trace::dropped_since).sum();
         // What these counters have not counted happens later than now.
         let now_ns = clock::monotonic_ns();
         let from_ns = std::mem::replace(&mut self.looked_ns, before_ns);
@@ -216,33 +226,6 @@ impl Traces {
             told(Told::GapEnds);
         }
     }
-
-    /// Reads and decodes up to a buffer's next event; says whether there is one.
-    fn load(&mut self, index: usize, told: &mut dyn FnMut(Told<'_>)) -> Option<u64> {
-        let buffer = self.buffers.get_mut(index)?;
-        let found = buffer.load(&mut self.names);
-        let damage = buffer.decoder.damage().skipped_regions;
-        if damage > std::mem::replace(&mut buffer.known_damage, damage) {
-            let now_ns = clock::monotonic_ns();
-            self.open_gap(self.looked_ns, now_ns, 1, LossReason::Unknown, told);
-        }
-        found
-    }
-
-    fn hand_on(&mut self, index: usize, told: &mut dyn FnMut(Told<'_>)) {
-        let next = self
-            .buffers
-            .get_mut(index)
-            .and_then(|buffer| buffer.next.take());
-        let Some(next) = next else { return };
-        self.close_gap(next.event.time_ns, told);
-        told(Told::Event(Decoded {
-            dev: next.dev,
-            comm: self.names.get(next.thread),
-            thread: next.thread,
-            event: next.event,
-        }));
-    }
 }
 
 impl Source for Traces {
@@ -263,31 +246,30 @@ impl Source for Traces {
 
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
         let allowed = sched_getaffinity(None);
-        self.look_for_losses(told);
-        self.order.clear();
-        for index in 0..self.buffers.len() {
-            if let Some(time_ns) = self.load(index, told) {
-                self.order.push(Reverse((time_ns, index)));
-            }
+        let Traces {
+            buffers,
+            traces,
+            names,
+            merge,
+            losses,
+            ..
+        } = self;
+        losses.look(traces, told);
+        for buffer in buffers.iter_mut() {
+            buffer.load(names, losses, told);
         }
-        while let Some(Reverse((time_ns, index))) = self.order.pop() {
-            if time_ns >= until_ns {
-                break;
-            }
-            self.hand_on(index, told);
-            if let Some(time_ns) = self.load(index, told) {
-                self.order.push(Reverse((time_ns, index)));
-            }
-        }
-        self.close_gap(until_ns, told);
+        merge.run(buffers, until_ns, |buffer, limit_ns| {
+            buffer.hand_on(limit_ns, names, losses, told);
+        });
+        losses.close_gap(until_ns, told);
         if let Ok(allowed) = allowed {
             let _ = sched_setaffinity(None, &allowed);
         }
     }
 
     fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
-        self.look_for_losses(told);
-        self.close_gap(u64::MAX, told);
+        self.losses.look(&mut self.traces, told);
+        self.losses.close_gap(u64::MAX, told);
         let missing_numbers: u64 = self.buffers.iter_mut().map(Buffer::missing_numbers).sum();
         let known: u64 = self.traces.iter().map(|trace| trace.known_dropped).sum();
         let uncounted = missing_numbers.saturating_sub(known);
@@ -326,18 +308,41 @@ impl Source for Traces {
     }
 }
 
-impl Buffer {
-    /// Time of the next event, which is read if need be.
-    fn load(&mut self, names: &mut Names) -> Option<u64> {
-        while self.next.is_none() {
-            if self.decode(names) {
-                continue;
-            }
-            if !self.read() {
-                return None;
-            }
-        }
+impl Lane for Buffer {
+    fn next_ns(&self) -> Option<u64> {
         self.next.as_ref().map(|next| next.event.time_ns)
+    }
+}
+
+impl Buffer {
+    /// Reads and decodes up to the next event.
+    fn load(&mut self, names: &mut Names, losses: &mut Losses, told: &mut dyn FnMut(Told<'_>)) {
+        while self.next.is_none() && (self.decode(names) || self.read()) {}
+        let damage = self.decoder.damage().skipped_regions;
+        if damage > std::mem::replace(&mut self.known_damage, damage) {
+            let now_ns = clock::monotonic_ns();
+            losses.open_gap(losses.looked_ns, now_ns, 1, LossReason::Unknown, told);
+        }
+    }
+
+    /// Hands on what is older than `limit_ns`.
+    fn hand_on(
+        &mut self,
+        limit_ns: u64,
+        names: &mut Names,
+        losses: &mut Losses,
+        told: &mut dyn FnMut(Told<'_>),
+    ) {
+        while let Some(next) = self.next.take_if(|next| next.event.time_ns < limit_ns) {
+            losses.close_gap(next.event.time_ns, told);
+            told(Told::Event(Decoded {
+                dev: next.dev,
+                comm: names.get(next.thread),
+                thread: next.thread,
+                event: next.event,
+            }));
+            self.load(names, losses, told);
+        }
     }
 
     /// Decodes a step further; says whether there was anything to decode.

@@ -37,9 +37,11 @@ impl Fake {
             traces: vec![Trace::open(File::open(folder.path()).unwrap().into()).unwrap()],
             _keeper: None,
             names: Names::default(),
-            order: BinaryHeap::new(),
-            gap: None,
-            looked_ns: 0,
+            merge: Merge::default(),
+            losses: Losses {
+                gap: None,
+                looked_ns: 0,
+            },
             closed: Vec::new(),
         };
         for cpu in [0, 1] {
