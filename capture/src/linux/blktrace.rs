@@ -107,11 +107,7 @@ fn queues(devices: &[BlockDevice]) -> Result<Vec<Queue>, CaptureError> {
 fn open_disk(name: &str, number: Number) -> Result<OwnedFd, CaptureError> {
     let path = PathBuf::from("/dev").join(name);
     let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::PermissionDenied => CaptureError::Permission {
-            action: "opening a disk",
-            missing: "root".to_owned(),
-            remedy: "run it as root (sudo), or record with the backend perf".to_owned(),
-        },
+        io::ErrorKind::PermissionDenied => rights::root_needed("opening a disk", "root"),
         _ => CaptureError::UnknownDevice {
             path: path.clone(),
             source,
@@ -173,11 +169,7 @@ fn refused(device: &str, source: io::Error) -> CaptureError {
             reader: reader_of(device),
         },
         Some(libc::ENOTTY | libc::EOPNOTSUPP) => CaptureError::NoBlockTrace,
-        Some(libc::EPERM | libc::EACCES) => CaptureError::Permission {
-            action: "setting up a block trace",
-            missing: "root".to_owned(),
-            remedy: "run it as root (sudo), or record with the backend perf".to_owned(),
-        },
+        Some(libc::EPERM | libc::EACCES) => rights::root_needed("setting up a block trace", "root"),
         _ => CaptureError::System {
             action: format!("setting up a block trace of {device}"),
             source,

@@ -63,14 +63,19 @@ pub(super) fn tracefs_error(source: io::Error) -> CaptureError {
     CaptureError::System { action, source }
 }
 
+/// Root is needed, which the backend perf does without.
+pub(super) fn root_needed(action: &'static str, missing: &str) -> CaptureError {
+    CaptureError::Permission {
+        action,
+        missing: missing.to_owned(),
+        remedy: "run it as root (sudo), or record with the backend perf".to_owned(),
+    }
+}
+
 /// The kernel refused an instance of ftrace.
 pub(super) fn ftrace_error(action: &str, source: io::Error) -> CaptureError {
     if is_refusal(&source) {
-        return CaptureError::Permission {
-            action: "making an instance of ftrace",
-            missing: "root (tracefs is written)".to_owned(),
-            remedy: "run it as root (sudo), or record with the backend perf".to_owned(),
-        };
+        return root_needed("making an instance of ftrace", "root (tracefs is written)");
     }
     let action = action.to_owned();
     CaptureError::System { action, source }
@@ -134,11 +139,7 @@ fn program() -> String {
 /// The kernel refused access to debugfs.
 pub(super) fn debugfs_error(source: io::Error) -> CaptureError {
     if is_refusal(&source) {
-        return CaptureError::Permission {
-            action: "reading debugfs",
-            missing: "root".to_owned(),
-            remedy: "run it as root (sudo), or record with the backend perf".to_owned(),
-        };
+        return root_needed("reading debugfs", "root");
     }
     let action = "mounting debugfs (mount -t debugfs debugfs /sys/kernel/debug)".to_owned();
     CaptureError::System { action, source }
