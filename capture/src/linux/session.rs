@@ -81,7 +81,8 @@ impl Session {
     /// the devices are gone.
     ///
     /// `observer` is called on the calling thread, which drains the kernel's rings. Requests that are
-    /// in flight at the end are waited for, up to a second.
+    /// in flight at the end are waited for, up to a second. Whether there is room to begin is the caller's
+    /// to ask ([`crate::Bounds::check_space`]), before the tape is made.
     ///
     /// # Errors
     /// When the tape cannot be written. What was written until then is a readable tape.
@@ -92,7 +93,6 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         let bounds = self.options.bounds;
-        bounds.check_space(destination.free_bytes())?;
         thread::scope(|scope| {
             let writer = Writer::spawn(scope, destination, bounds, self.beginning());
             self.run_into(writer, stop, observer)
@@ -383,11 +383,16 @@ fn stack_notes(devices: &[BlockDevice], warnings: &[Warning]) -> Vec<String> {
     stacks.chain(twice).take(MOST_DEVICES).collect()
 }
 
-/// Whether I/O of one device reaches another one.
-fn reaches(upper: &BlockDevice, lower: &BlockDevice) -> bool {
-    let below = devices::topology().all_below(&upper.name);
-    let is_part = |name: &String| devices::disk_of(name).as_ref() == Some(&lower.name);
-    upper.parents.contains(&lower.name) || below.contains(&lower.name) || below.iter().any(is_part)
+/// Names of what I/O of a device reaches: what it is built on, and the disks of partitions among that.
+fn reached_from(upper: &BlockDevice) -> BTreeSet<String> {
+    let mut reached = devices::topology().all_below(&upper.name);
+    let disks: Vec<String> = reached
+        .iter()
+        .filter_map(|name| devices::disk_of(name))
+        .collect();
+    reached.extend(disks);
+    reached.extend(upper.parents.iter().cloned());
+    reached
 }
 
 fn starting_warnings(options: &Options, devices: &[BlockDevice]) -> Vec<Warning> {
@@ -398,7 +403,8 @@ fn starting_warnings(options: &Options, devices: &[BlockDevice]) -> Vec<Warning>
                 device: device.name.clone(),
             });
         }
-        for lower in devices.iter().filter(|lower| reaches(device, lower)) {
+        let reached = reached_from(device);
+        for lower in devices.iter().filter(|lower| reached.contains(&lower.name)) {
             warnings.push(Warning::Stacked {
                 upper: device.name.clone(),
                 lower: lower.name.clone(),

@@ -58,7 +58,8 @@ impl Session {
 
     /// Records into `destination` until `stop` is set, the duration is over or a bound is reached.
     ///
-    /// `observer` is called on the calling thread, about once a second.
+    /// `observer` is called on the calling thread, about once a second. Whether there is room to begin is
+    /// the caller's to ask ([`crate::Bounds::check_space`]).
     ///
     /// # Errors
     /// When the session cannot be controlled, or the tape cannot be written. What was written until
@@ -70,7 +71,6 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         let bounds = self.options.bounds;
-        bounds.check_space(destination.free_bytes())?;
         let header = self.header();
         let recording = Recording {
             control: &mut self.trace,
