@@ -195,7 +195,6 @@ fn both_readers_keep_the_devices_of_tapes_whose_seam_is_lost() {
     }
 }
 
-/// Whether the second reader can run; says so when not.
 /// A joined tape whose parts name the same numbers differently, with losses of both versions.
 fn with_names_and_losses(requests: Option<u64>) -> Vec<u8> {
     let loss = |requests| Loss {
@@ -235,6 +234,7 @@ fn with_names_and_losses(requests: Option<u64>) -> Vec<u8> {
     [part("/a"), part("/b")].concat()
 }
 
+/// Whether the second reader can run; says so when not.
 fn have_second_reader() -> bool {
     if !have(&["python3"]) {
         return false;
