@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Cursor;
@@ -11,10 +13,11 @@ use blktrace_parse::{
     Action, ByteOrder, Categories, Decoder, DeviceNumber, Format, Kind, Record, Step, Version,
     encode,
 };
+use common::read_back;
 use iotape_formats::import::blktrace::{
     ImportError, Options, Progress, Remap, Report, Source, find_files, import, is_trace,
 };
-use iotape_formats::tape::{Anchor, Block, Layer, Loss, LossReason, TapeReader};
+use iotape_formats::tape::{Anchor, Layer, Loss, LossReason, TapeReader};
 use iotape_formats::{Op, Request};
 
 const V7: Format = Format::new(Version::V7, ByteOrder::Little);
@@ -39,13 +42,7 @@ fn import_with(files: &[(&str, Vec<u8>)], layer: Option<Layer>) -> Result<Import
     };
     let sources = files.iter().map(source).collect();
     let (bytes, report) = import(sources, &options, Vec::new(), &mut |_| ())?;
-    let mut tape = TapeReader::open(Cursor::new(bytes)).unwrap();
-    let mut requests = Vec::new();
-    let mut block = Block::new();
-    while tape.next_block(&mut block).unwrap() {
-        requests.extend(block.requests());
-    }
-    assert!(tape.has_footer());
+    let (tape, requests) = read_back(bytes);
     assert_eq!(tape.summary(), &report.summary);
     Ok(Imported {
         report,

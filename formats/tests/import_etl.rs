@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod common;
+
 use std::io::Cursor;
 
+use common::read_back;
 use etl_parse::encode::{Encoder, payload, usual_header};
 use etl_parse::kernel::{
     DiskFlush, DiskInit, DiskTransfer, FileName, KERNEL_DISK, PhyDisk, ProcessInfo, Response,
@@ -13,7 +16,7 @@ use etl_parse::storport::{self, Completion, Dispatch, ScsiAddress};
 use etl_parse::{Compression, Event, EventId, HeaderKind, LogHeader, PointerWidth};
 use iotape_formats::import::etl::{ImportError, Options, Report, import};
 use iotape_formats::tape::{
-    Anchor, Block, ErrorCodes, Layer, Loss, LossReason, NameKind, TapeReader, name_id,
+    Anchor, ErrorCodes, Layer, Loss, LossReason, NameKind, TapeReader, name_id,
 };
 use iotape_formats::{Flags, Op, Process, Request};
 
@@ -102,6 +105,16 @@ impl Trace {
         self.push(at, hook, 4, &payload::process(&process, 4, WIDTH))
     }
 
+    fn kernel_disk(&mut self, at: i64, id: u16, payload: &[u8]) -> &mut Trace {
+        let id = EventId::Provider {
+            provider: KERNEL_DISK,
+            id,
+            opcode: 0,
+            keyword: 0x20,
+        };
+        self.event(at, id, HeaderKind::Event, 0, payload)
+    }
+
     fn finish(self) -> Vec<u8> {
         self.0.finish().unwrap()
     }
@@ -133,6 +146,21 @@ fn write(irp: u64, offset: u64, ticks: u64) -> DiskTransfer {
     }
 }
 
+fn phy_disk(disk: u32, address: Option<ScsiAddress>) -> Vec<u8> {
+    let disk = PhyDisk {
+        disk,
+        sector_bytes: 4096,
+        sectors_per_track: 63,
+        tracks_per_cylinder: 255,
+        cylinders: 10,
+        address,
+        model: "ACME Disk".to_owned(),
+        partitions: 1,
+        write_cache: true,
+    };
+    payload::phy_disk(&disk, WIDTH)
+}
+
 struct Imported {
     report: Report,
     tape: TapeReader<Cursor<Vec<u8>>>,
@@ -149,13 +177,7 @@ fn try_import(bytes: Vec<u8>) -> Result<Imported, ImportError> {
 
 fn import_with(bytes: Vec<u8>, options: &Options) -> Result<Imported, ImportError> {
     let (bytes, report) = import(Cursor::new(bytes), options, Vec::new(), &mut |_| ())?;
-    let mut tape = TapeReader::open(Cursor::new(bytes)).unwrap();
-    let mut requests = Vec::new();
-    let mut block = Block::new();
-    while tape.next_block(&mut block).unwrap() {
-        requests.extend(block.requests());
-    }
-    assert!(tape.has_footer() && tape.damage().is_clean());
+    let (tape, requests) = read_back(bytes);
     assert_eq!(tape.summary(), &report.summary);
     Ok(Imported {
         report,
@@ -278,18 +300,7 @@ fn disks_have_the_names_and_models_that_the_end_of_the_trace_tells() {
             },
         );
     }
-    let disk = PhyDisk {
-        disk: 2,
-        address: None,
-        sector_bytes: 4096,
-        sectors_per_track: 63,
-        tracks_per_cylinder: 255,
-        cylinders: 10,
-        model: "ACME Disk".to_owned(),
-        partitions: 1,
-        write_cache: true,
-    };
-    trace.push(40, hook::PHY_DISK, 2, &payload::phy_disk(&disk, WIDTH));
+    trace.push(40, hook::PHY_DISK, 2, &phy_disk(2, None));
     let imported = import_of(trace);
     let [first, second] = imported.tape.devices() else {
         panic!()
@@ -489,15 +500,9 @@ fn what_contradicts_itself_is_counted() {
 #[test]
 fn kernel_disk_is_read_where_the_kernel_logger_is_not() {
     let width = WIDTH;
-    let provider = |id| EventId::Provider {
-        provider: KERNEL_DISK,
-        id,
-        opcode: 0,
-        keyword: 0x20,
-    };
     let bytes = payload::disk_transfer(&write(1, 4096, 30), 2, width);
     let mut alone = trace();
-    alone.event(50, provider(11), HeaderKind::Event, 0, &bytes);
+    alone.kernel_disk(50, 11, &bytes);
     let imported = import_of(alone);
     let [request] = &imported.requests[..] else {
         panic!()
@@ -506,7 +511,7 @@ fn kernel_disk_is_read_where_the_kernel_logger_is_not() {
     assert_eq!((request.op, request.process.as_ref()), (Op::Write, None));
 
     let mut both = trace();
-    both.event(50, provider(11), HeaderKind::Event, 0, &bytes);
+    both.kernel_disk(50, 11, &bytes);
     both.done(50, 3, &write(1, 4096, 30));
     let imported = import_of(both);
     assert_eq!(
@@ -517,12 +522,6 @@ fn kernel_disk_is_read_where_the_kernel_logger_is_not() {
 
 #[test]
 fn kernel_disk_tells_of_reads_and_flushes_too() {
-    let provider = |id| EventId::Provider {
-        provider: KERNEL_DISK,
-        id,
-        opcode: 0,
-        keyword: 0x20,
-    };
     let read = DiskTransfer {
         is_write: false,
         ..write(3, 8192, 20)
@@ -535,20 +534,8 @@ fn kernel_disk_tells_of_reads_and_flushes_too() {
         thread_id: None,
     };
     let mut alone = trace();
-    alone.event(
-        50,
-        provider(10),
-        HeaderKind::Event,
-        0,
-        &payload::disk_transfer(&read, 2, WIDTH),
-    );
-    alone.event(
-        60,
-        provider(14),
-        HeaderKind::Event,
-        0,
-        &payload::disk_flush(&flush, 2, WIDTH),
-    );
+    alone.kernel_disk(50, 10, &payload::disk_transfer(&read, 2, WIDTH));
+    alone.kernel_disk(60, 14, &payload::disk_flush(&flush, 2, WIDTH));
     let imported = import_of(alone);
     let seen: Vec<_> = imported
         .requests
@@ -605,21 +592,6 @@ fn completion(irp: u64) -> Completion {
         device: AT,
         bytes: 4096,
     }
-}
-
-fn phy_disk(disk: u32, address: ScsiAddress) -> Vec<u8> {
-    let disk = PhyDisk {
-        disk,
-        sector_bytes: 4096,
-        sectors_per_track: 63,
-        tracks_per_cylinder: 255,
-        cylinders: 10,
-        address: Some(address),
-        model: "ACME Disk".to_owned(),
-        partitions: 1,
-        write_cache: true,
-    };
-    payload::phy_disk(&disk, WIDTH)
 }
 
 #[test]
@@ -691,9 +663,9 @@ fn a_storport_device_is_the_disk_at_its_address() {
         trace
             .dispatch(900, 1, 0x2a, 1, 5)
             .complete(1000, &completion(1));
-        trace.push(1100, hook::PHY_DISK, 2, &phy_disk(7, AT));
+        trace.push(1100, hook::PHY_DISK, 2, &phy_disk(7, Some(AT)));
         for (disk, address) in others {
-            trace.push(1100, hook::PHY_DISK, 2, &phy_disk(disk, address));
+            trace.push(1100, hook::PHY_DISK, 2, &phy_disk(disk, Some(address)));
         }
         let imported = import_of(trace);
         let device = &imported.tape.devices()[0];
@@ -763,12 +735,6 @@ fn what_storport_does_not_tell_is_counted() {
 
 #[test]
 fn a_request_is_not_taken_from_two_sources() {
-    let kernel_disk = EventId::Provider {
-        provider: KERNEL_DISK,
-        id: 11,
-        opcode: 0,
-        keyword: 0x20,
-    };
     let bytes = payload::disk_transfer(&write(1, 4096, 30), 2, WIDTH);
     let storport = |trace: &mut Trace| {
         trace
@@ -777,7 +743,7 @@ fn a_request_is_not_taken_from_two_sources() {
     };
     let mut three = trace();
     storport(&mut three);
-    three.event(1000, kernel_disk, HeaderKind::Event, 0, &bytes);
+    three.kernel_disk(1000, 11, &bytes);
     three.done(1001, 3, &write(1, 4096, 30));
     let imported = import_of(three);
     assert_eq!(imported.requests.len(), 1);
@@ -786,7 +752,7 @@ fn a_request_is_not_taken_from_two_sources() {
 
     let mut two = trace();
     storport(&mut two);
-    two.event(1000, kernel_disk, HeaderKind::Event, 0, &bytes);
+    two.kernel_disk(1000, 11, &bytes);
     let imported = import_of(two);
     assert_eq!(imported.requests.len(), 1);
     assert_eq!(imported.requests[0].latency_ns, Some(3000));

@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod common;
 #[path = "common/perf_data.rs"]
 mod perf_data;
 
 use std::io::Cursor;
 
+use common::read_back;
 use iotape_formats::import::perf_data::{Options, PerfDataError, Report, import, import_stream};
-use iotape_formats::tape::{Anchor, Block as Rows, Layer, LossReason, TapeReader};
+use iotape_formats::tape::{Anchor, Layer, LossReason, TapeReader};
 use iotape_formats::{Flags, Op, Process, Request};
 use perf_data::{Block, COMPLETE, ISSUE, PerfData, QUEUE};
 
@@ -19,12 +21,7 @@ struct Imported {
 }
 
 fn imported((bytes, report): (Vec<u8>, Report)) -> Imported {
-    let mut tape = TapeReader::open(Cursor::new(bytes)).unwrap();
-    let (mut requests, mut block) = (Vec::new(), Rows::new());
-    while tape.next_block(&mut block).unwrap() {
-        requests.extend(block.requests());
-    }
-    assert!(tape.has_footer() && tape.damage().is_clean());
+    let (tape, requests) = read_back(bytes);
     assert_eq!(tape.summary(), &report.summary);
     Imported {
         report,

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
-use std::fmt::Write as _;
-use std::io::Cursor;
+mod common;
 
+use std::fmt::Write as _;
+
+use common::read_back;
 use iotape_formats::import::text::{Options, Report, TextFormat, detect, import};
-use iotape_formats::tape::{Anchor, Block, Header, TapeReader};
+use iotape_formats::tape::{Anchor, Header};
 use iotape_formats::{DeviceIndex, Flags, Op, Process, Request};
 
 struct Imported {
@@ -25,12 +27,7 @@ fn try_import(text: &[u8], without_offsets: bool) -> Result<Imported, String> {
     };
     let (bytes, report) = import(text, format, &options, Vec::new(), &mut |_| ())
         .map_err(|error| error.to_string())?;
-    let mut tape = TapeReader::open(Cursor::new(bytes)).unwrap();
-    let mut requests = Vec::new();
-    let mut block = Block::new();
-    while tape.next_block(&mut block).unwrap() {
-        requests.extend(block.requests());
-    }
+    let (tape, requests) = read_back(bytes);
     Ok(Imported {
         report,
         header: tape.header().clone(),

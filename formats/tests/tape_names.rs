@@ -29,9 +29,13 @@ fn requests(ids: std::ops::Range<u64>) -> Vec<Request> {
     ids.map(in_group).collect()
 }
 
+fn writer() -> TapeWriter<Vec<u8>> {
+    TapeWriter::create(Vec::new(), &header(), &devices(), Level::Live).unwrap()
+}
+
 /// Two blocks, each behind the names of its groups. Odd groups have none.
 fn tape() -> Vec<u8> {
-    let mut writer = TapeWriter::create(Vec::new(), &header(), &devices(), Level::Live).unwrap();
+    let mut writer = writer();
     writer.anchor(ANCHOR).unwrap();
     for ids in [0..10, 10..20] {
         for request in requests(ids) {
@@ -132,22 +136,15 @@ fn named_only(bytes: &[u8]) -> Vec<Named> {
 
 #[test]
 fn each_of_joined_tapes_has_its_own_names() {
-    let other = |name: &str| {
-        let mut writer =
-            TapeWriter::create(Vec::new(), &header(), &devices(), Level::Live).unwrap();
-        for request in requests(4..5) {
-            writer.push(&request).unwrap();
-        }
-        writer.name(NameKind::Cgroup, 4, name).unwrap();
-        writer.finish().unwrap().0
-    };
-    let unnamed = {
-        let mut writer =
-            TapeWriter::create(Vec::new(), &header(), &devices(), Level::Live).unwrap();
+    let part = |name: Option<&str>| {
+        let mut writer = writer();
         writer.push(&requests(4..5)[0]).unwrap();
+        if let Some(name) = name {
+            writer.name(NameKind::Cgroup, 4, name).unwrap();
+        }
         writer.finish().unwrap().0
     };
-    let joined = [other("/a"), unnamed, other("/b")].concat();
+    let joined = [part(Some("/a")), part(None), part(Some("/b"))].concat();
     let expected = [
         (4, Some("/a".to_owned())),
         (4, None),
@@ -159,7 +156,7 @@ fn each_of_joined_tapes_has_its_own_names() {
 
 #[test]
 fn a_name_that_is_too_long_or_one_too_many_is_left_out() {
-    let mut writer = TapeWriter::create(Vec::new(), &header(), &devices(), Level::Live).unwrap();
+    let mut writer = writer();
     let long = "x".repeat(Names::LONGEST);
     assert!(
         !writer

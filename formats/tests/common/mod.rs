@@ -141,6 +141,18 @@ pub fn blocks_of(bytes: &[u8]) -> (Vec<Vec<Request>>, TapeReader<Cursor<&[u8]>>)
     (blocks, reader)
 }
 
+/// A tape that an import just made, which must be whole, and its requests.
+pub fn read_back(bytes: Vec<u8>) -> (TapeReader<Cursor<Vec<u8>>>, Vec<Request>) {
+    let mut tape = TapeReader::open(Cursor::new(bytes)).unwrap();
+    let mut requests = Vec::new();
+    let mut block = Block::new();
+    while tape.next_block(&mut block).unwrap() {
+        requests.extend(block.requests());
+    }
+    assert!(tape.has_footer() && tape.damage().is_clean());
+    (tape, requests)
+}
+
 /// A record of a tape, found by a reader of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
