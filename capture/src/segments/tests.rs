@@ -134,6 +134,18 @@ fn requests(count: u64) -> Vec<Request> {
     (0..count).map(|number| random(number, &mut dice)).collect()
 }
 
+/// Nothing but segments of at most this size.
+fn rotated(bytes: u64) -> Bounds {
+    Bounds {
+        rotate: Some(Rotate::Bytes(bytes)),
+        ..Bounds::default()
+    }
+}
+
+fn begin(destination: &mut Memory, bounds: Bounds) -> Segments<'_, Memory> {
+    Segments::begin(destination, bounds, beginning(), Arc::default()).unwrap()
+}
+
 /// What was written, and why it ended before all was.
 fn write(
     memory: &Memory,
@@ -141,8 +153,7 @@ fn write(
     requests: &[Request],
 ) -> Result<(Written, Option<Ended>), Stop> {
     let mut destination = memory.clone();
-    let mut segments =
-        Segments::begin(&mut destination, bounds, beginning(), Arc::default()).unwrap();
+    let mut segments = begin(&mut destination, bounds);
     for request in requests {
         match segments.push(request) {
             Ok(()) => {}
@@ -169,14 +180,8 @@ fn segments_of_the_worst_requests_keep_their_size_and_join_without_a_seam() {
     let whole = Memory::default();
     write(&whole, Bounds::default(), &all).unwrap();
     for size in [64 * KIB, 300 * KIB] {
-        let (memory, bounds) = (
-            Memory::default(),
-            Bounds {
-                rotate: Some(Rotate::Bytes(size)),
-                ..Bounds::default()
-            },
-        );
-        let (written, _) = write(&memory, bounds, &all).unwrap();
+        let memory = Memory::default();
+        let (written, _) = write(&memory, rotated(size), &all).unwrap();
         let tapes = memory.tapes();
         let sizes: Vec<u64> = tapes.iter().map(|tape| tape.len() as u64).collect();
         assert!(
@@ -253,16 +258,9 @@ fn a_bound_on_all_bytes_ends_the_recording_with_whole_tapes() {
 
 #[test]
 fn losses_and_anchors_stay_within_bounds_too() {
-    let (memory, bounds) = (
-        Memory::default(),
-        Bounds {
-            rotate: Some(Rotate::Bytes(64 * KIB)),
-            ..Bounds::default()
-        },
-    );
+    let memory = Memory::default();
     let mut destination = memory.clone();
-    let mut segments =
-        Segments::begin(&mut destination, bounds, beginning(), Arc::default()).unwrap();
+    let mut segments = begin(&mut destination, rotated(64 * KIB));
     for number in 0..5000u64 {
         let loss = Loss {
             from_ns: number * 10,
@@ -299,16 +297,9 @@ fn each_segment_names_the_control_groups_of_its_own_requests() {
     for (number, request) in (0u64..).zip(&mut all) {
         request.cgroup = (number % 11 > 0).then_some(number % 11);
     }
-    let (memory, bounds) = (
-        Memory::default(),
-        Bounds {
-            rotate: Some(Rotate::Bytes(64 * KIB)),
-            ..Bounds::default()
-        },
-    );
+    let memory = Memory::default();
     let mut destination = memory.clone();
-    let mut segments =
-        Segments::begin(&mut destination, bounds, beginning(), Arc::default()).unwrap();
+    let mut segments = begin(&mut destination, rotated(64 * KIB));
     // Group 10 has no name.
     for id in 1..10 {
         segments
@@ -350,13 +341,7 @@ fn each_segment_names_the_control_groups_of_its_own_requests() {
 fn a_name_that_is_found_late_stands_before_the_block_all_the_same() {
     let memory = Memory::default();
     let mut destination = memory.clone();
-    let mut segments = Segments::begin(
-        &mut destination,
-        Bounds::default(),
-        beginning(),
-        Arc::default(),
-    )
-    .unwrap();
+    let mut segments = begin(&mut destination, Bounds::default());
     let mut request = requests(1).remove(0);
     request.cgroup = Some(7);
     segments.push(&request).unwrap();
@@ -410,12 +395,7 @@ fn a_full_file_system_in_the_midst_of_a_block_leaves_whole_records() {
     let memory = Memory::default();
     memory.with(|held| held.free = Some(500 * KIB));
     let mut destination = memory.clone();
-    let bounds = Bounds {
-        rotate: Some(Rotate::Bytes(4096 * KIB)),
-        ..Bounds::default()
-    };
-    let mut segments =
-        Segments::begin(&mut destination, bounds, beginning(), Arc::default()).unwrap();
+    let mut segments = begin(&mut destination, rotated(4096 * KIB));
     let mut pushed = 0;
     let failed = loop {
         // Blocks of a thousand, so that some are written before.
