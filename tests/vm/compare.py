@@ -14,12 +14,17 @@ PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 FAILURES = []
 
 
+def tell(good, text, failure):
+    """Says whether something is so."""
+    print(f"{'ok  ' if good else 'FAIL'} {text}")
+    if not good:
+        FAILURES.append(failure)
+
+
 def check(name, seen, expected):
     """Says whether two values are equal."""
     good = seen == expected
-    print(f"{'ok  ' if good else 'FAIL'} {name}: {seen}" + ("" if good else f", expected {expected}"))
-    if not good:
-        FAILURES.append(name)
+    tell(good, f"{name}: {seen}" + ("" if good else f", expected {expected}"), name)
 
 
 def rows_of(tape):
@@ -79,9 +84,7 @@ def quantile(values, share):
 def near(name, seen, expected, peer="blktrace"):
     """Within five parts in a hundred."""
     good = abs(seen - expected) <= 0.05 * expected
-    print(f"{'ok  ' if good else 'FAIL'} {name}: {seen / 1e3:.1f} us, {peer} {expected / 1e3:.1f} us")
-    if not good:
-        FAILURES.append(name)
+    tell(good, f"{name}: {seen / 1e3:.1f} us, {peer} {expected / 1e3:.1f} us", name)
 
 
 def beside_blktrace(backend):
@@ -121,9 +124,7 @@ def block_trace():
     apart = [int(a["time_ns"]) + starts[0] - int(b["time_ns"]) - starts[1] for a, b in zip(rows, peer)]
     middle = quantile(apart, 0.5)
     good = abs(middle) < 1_000_000
-    print(f"{'ok  ' if good else 'FAIL'} blktrace: its clock is perf's, {middle} ns apart")
-    if not good:
-        FAILURES.append("clock")
+    tell(good, f"blktrace: its clock is perf's, {middle} ns apart", "clock")
     processes = {row["process"] for row in rows if row["op"] == "read"}
     check("blktrace: processes as perf", processes, {row["process"] for row in peer if row["op"] == "read"})
     check("blktrace: bytes as nobody", totals(rows_of("nobody.iotape"))["read"][1], totals(rows)["read"][1])
@@ -220,9 +221,7 @@ def main():
             reasons = [loss["reason"] for loss in info["losses"]]
             check("perf says that it missed something", reasons, ["unknown"])
             good = seen >= 0.8 * asked
-            print(f"{'ok  ' if good else 'FAIL'} perf goes on with the processor")
-            if not good:
-                FAILURES.append("perf goes on")
+            tell(good, "perf goes on with the processor", "perf goes on")
         else:
             check(f"{backend} misses nothing while a processor goes and comes", seen, asked)
     before = (FOLDER / "before").read_text()
