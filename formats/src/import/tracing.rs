@@ -68,11 +68,11 @@ pub enum TracingError {
     Tape(#[from] TapeError),
 }
 
-/// Whether a text with this beginning has block events; 4,096 bytes are enough to tell.
+/// Whether a text with this beginning has block events, be it others than those that are read; 4,096
+/// bytes are enough to tell.
 pub fn is_trace(start: &[u8]) -> bool {
     let text = String::from_utf8_lossy(start);
-    text.lines()
-        .any(|line| Line::split(line).is_some_and(|line| line.step.is_some()))
+    text.lines().any(|line| Line::split(line).is_some())
 }
 
 /// Writes the tape of such a text, in bounded memory. `progress` is told now and then how many lines
@@ -239,6 +239,9 @@ impl<'a> Line<'a> {
         let (head, event) = found?;
         let head = head.trim_end().trim_end_matches(':');
         let (name, rest) = event.split_once(": ")?;
+        if !name.starts_with('_') {
+            return None;
+        }
         let step = BLOCK_TRACEPOINTS
             .iter()
             .find_map(|(known, step)| (known.strip_prefix("block") == Some(name)).then_some(*step));
@@ -353,6 +356,27 @@ mod tests {
         );
         assert!(is_trace(script.as_bytes()) && is_trace(pipe.as_bytes()));
         assert!(!is_trace(b"time_ns,device,op\n1,sda,read\n"));
+    }
+
+    #[test]
+    fn any_event_of_the_block_layer_tells_what_the_text_is() {
+        let plug = "  fio  1234 [001]    10.000001:    block:block_plug: [fio]\n";
+        assert!(is_trace(plug.as_bytes()));
+        let piped =
+            "  fio-1234  [001] ..... 10.000001: block_touch_buffer: 8,1 sector=2 size=4096\n";
+        assert!(is_trace(piped.as_bytes()));
+        for other in [
+            "  fio  1234 [001]    10.000001:    sched:sched_switch: fio:1 [120]\n",
+            "  kernel-1  [001] 10.000001: blocked: waits\n",
+            "Dec 01 host app[12]: block_plug: failed\n",
+        ] {
+            assert!(!is_trace(other.as_bytes()), "{other}");
+        }
+        // It makes a tape only with those that are read.
+        assert!(matches!(
+            read(plug, &Options::default()),
+            Err(TracingError::Empty)
+        ));
     }
 
     #[test]
