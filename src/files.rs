@@ -12,9 +12,22 @@ use crate::exit::Failure;
 /// A tape on disk.
 pub type TapeFile = TapeReader<BufReader<File>>;
 
+/// Opens a file that may be a tape. A folder can be opened too, and would fail later with a reason that
+/// tells nothing.
+pub fn open_file(path: &Path) -> Result<BufReader<File>, Failure> {
+    let file = File::open(path).map_err(|error| Failure::at(path.display(), error))?;
+    match file.metadata() {
+        Ok(found) if found.is_dir() => Err(Failure::at(
+            path.display(),
+            "is a directory; expected a tape",
+        )),
+        _ => Ok(BufReader::new(file)),
+    }
+}
+
 /// Opens a tape.
 pub fn open_tape(path: &Path) -> Result<TapeFile, Failure> {
-    TapeReader::open_path(path).map_err(|error| Failure::at(path.display(), error))
+    TapeReader::open(open_file(path)?).map_err(|error| Failure::at(path.display(), error))
 }
 
 /// Makes a file that only its owner can read. An existing one is kept unless `replace`.

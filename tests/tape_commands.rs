@@ -194,6 +194,27 @@ fn a_csv_that_is_none_names_the_place() {
 }
 
 #[test]
+fn what_is_no_tape_file_is_named_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("nosuch");
+    for verb in ["info", "check"] {
+        let ended = run([OsStr::new(verb), path(&missing)]).expect(1);
+        let start = format!("iotape: error: {}: ", missing.display());
+        let reason = ended.stderr.strip_prefix(&start).unwrap();
+        assert!(!reason.contains("at byte"), "{verb}: {}", ended.stderr);
+        if cfg!(unix) {
+            assert!(reason.starts_with("No such file"), "{verb}: {reason}");
+            let ended = run([OsStr::new(verb), path(folder.path())]).expect(1);
+            let expected = format!(
+                "iotape: error: {}: is a directory; expected a tape\n",
+                folder.path().display()
+            );
+            assert_eq!(ended.stderr, expected, "{verb}");
+        }
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape_of_rows(folder.path(), "rows", &ROWS.repeat(20_000));

@@ -1,7 +1,5 @@
 //! `iotape check`: read a whole tape and verify every record; make a new tape of what is whole.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use iotape_formats::tape::{self, BadRecord, CheckReport, Fault};
@@ -10,7 +8,7 @@ use serde::Serialize;
 use crate::cli::CheckArgs;
 use crate::commands::{print, print_json};
 use crate::exit::{Failure, Outcome, warn};
-use crate::files::{NewFile, TapeFile};
+use crate::files::{NewFile, TapeFile, open_file};
 use crate::render::text::wrapped;
 use crate::render::units;
 
@@ -61,7 +59,8 @@ struct Repaired {
 }
 
 pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
-    let report = tape::check(open(&args.tape)?).map_err(|e| Failure::at(args.tape.display(), e))?;
+    let report =
+        tape::check(open_file(&args.tape)?).map_err(|e| Failure::at(args.tape.display(), e))?;
     let mut verdict = Verdict::of(&report);
     if let Some(path) = &args.repair {
         verdict.repaired = Some(repair(&args.tape, path)?);
@@ -74,15 +73,10 @@ pub fn run(args: &CheckArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::flawed_if(!verdict.whole))
 }
 
-fn open(path: &Path) -> Result<BufReader<File>, Failure> {
-    let file = File::open(path).map_err(|error| Failure::at(path.display(), error))?;
-    Ok(BufReader::new(file))
-}
-
 fn repair(from: &Path, to: &Path) -> Result<Repaired, Failure> {
     let (tape, sink) = NewFile::begin(to, false)?;
     let what = format!("{} into {}", from.display(), to.display());
-    let report = tape::repair(open(from)?, sink).map_err(|error| Failure::at(what, error))?;
+    let report = tape::repair(open_file(from)?, sink).map_err(|error| Failure::at(what, error))?;
     tape.keep()?;
     Ok(Repaired {
         path: to.display().to_string(),

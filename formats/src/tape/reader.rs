@@ -1,9 +1,7 @@
 //! A tape out of a file, or anything else that can be read and sought.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{BufReader, Read, Seek};
-use std::path::Path;
+use std::io::{Read, Seek};
 
 use super::block::Block;
 use super::catalog::{Catalog, Part};
@@ -416,18 +414,6 @@ impl<R: Read + Seek> TapeReader<R> {
             drop(self.catalog.adopt(0, &mut totals));
         }
         self.damage.undescribed_devices = self.catalog.undescribed;
-    }
-}
-
-impl TapeReader<BufReader<File>> {
-    /// Opens a tape by its path.
-    ///
-    /// # Errors
-    ///
-    /// As [`TapeReader::open`], and when the file cannot be opened.
-    pub fn open_path(path: &Path) -> Result<Self, TapeError> {
-        let file = File::open(path).map_err(|error| TapeError::Io { offset: 0, error })?;
-        TapeReader::open(BufReader::new(file))
     }
 }
 
