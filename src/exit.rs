@@ -65,7 +65,7 @@ pub fn exit_code(result: Result<Outcome, Failure>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::from(0),
         Ok(Outcome::Flawed) => ExitCode::from(3),
         Err(failure) => {
-            eprintln!("iotape: error: {}", failure.message);
+            eprintln!("iotape: error: {}", defused(&failure.message));
             ExitCode::from(if failure.usage { 2 } else { 1 })
         }
     }
@@ -73,5 +73,18 @@ pub fn exit_code(result: Result<Outcome, Failure>) -> ExitCode {
 
 /// Prints a warning.
 pub fn warn(warning: impl Display) {
-    eprintln!("iotape: warning: {warning}");
+    eprintln!("iotape: warning: {}", defused(&warning.to_string()));
+}
+
+/// Names of files, and what files say, may hold characters that control a terminal: they are escaped.
+/// Lines stay lines.
+fn defused(message: &str) -> String {
+    let mut shown = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c.is_control() && c != '\n' {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }

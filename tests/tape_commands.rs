@@ -215,6 +215,19 @@ fn what_is_no_tape_file_is_named_with_the_reason() {
 }
 
 #[test]
+fn a_path_in_an_error_does_not_control_the_terminal() {
+    let ended = run(["info", "no\u{1b}[2Jsuch\u{7}\u{9b}1m"]).expect(1);
+    assert!(
+        ended
+            .stderr
+            .starts_with("iotape: error: no\\u{1b}[2Jsuch\\u{7}\\u{9b}1m: "),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(ended.stderr.matches(char::is_control).count(), 1, "a line");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape_of_rows(folder.path(), "rows", &ROWS.repeat(20_000));
