@@ -272,6 +272,9 @@ pub struct ExportArgs {
     /// in the names of its files.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace an existing file; not for blktrace, whose files are a set.
+    #[arg(long, requires = "output")]
+    pub force: bool,
 }
 
 /// A column that CSV has only when it is asked for.

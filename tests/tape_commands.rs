@@ -228,6 +228,35 @@ fn a_path_in_an_error_does_not_control_the_terminal() {
 }
 
 #[test]
+fn an_export_replaces_a_file_only_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let tape = tape_of_rows(folder.path(), "rows", ROWS);
+    let output = folder.path().join("rows.jsonl");
+    std::fs::write(&output, "kept").unwrap();
+    let export = |to: &str, more: &[&str]| {
+        let args = ["export", "--to", to, "-o"].map(OsStr::new);
+        let more = more.iter().map(OsStr::new);
+        run(args
+            .into_iter()
+            .chain([path(&output), path(&tape)])
+            .chain(more))
+    };
+    let refused = export("jsonl", &[]).expect(1);
+    assert!(
+        refused.stderr.contains("exists already"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(std::fs::read(&output).unwrap(), b"kept");
+    export("jsonl", &["--force"]).expect(0);
+    let lines = std::fs::read_to_string(&output).unwrap();
+    assert_eq!(lines.lines().count(), ROWS.lines().count());
+    // A set of files is not replaced: what is left of the old one would be read with the new one.
+    let refused = export("blktrace", &["--force"]).expect(2);
+    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let folder = tempfile::tempdir().unwrap();
     let tape = tape_of_rows(folder.path(), "rows", &ROWS.repeat(20_000));

@@ -21,6 +21,11 @@ use trace_files::TraceFiles;
 
 pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
     let more = more(args)?;
+    if args.force && args.to == ExportFormat::Blktrace {
+        return Err(Failure::usage(
+            "--force replaces one file; the files of blktrace are a set: name another, or remove it",
+        ));
+    }
     let mut tape = open_tape(&args.tape)?;
     let output = args.output.as_ref().filter(|path| path.as_os_str() != "-");
     let report = match (output, args.to) {
@@ -29,7 +34,7 @@ pub fn run(args: &ExportArgs) -> Result<Outcome, Failure> {
             "blktrace has a file for each CPU; name them with -o NAME (NAME.blktrace.0 and so on)",
         )),
         (Some(path), _) => {
-            let (new, file) = NewFile::begin(path, false)?;
+            let (new, file) = NewFile::begin(path, args.force)?;
             write(&mut tape, args.to, more, BufWriter::new(file))
                 .map_err(|failure| Failure::at(path.display(), failure))
                 .and_then(|report| new.keep().map(|()| report))
