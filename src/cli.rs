@@ -601,7 +601,7 @@ pub enum TimingArg {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MapArg {
-    /// The same offset; what does not fit is refused.
+    /// The same offset; what does not fit is refused. On a scratch file as wrap.
     Identity,
     /// The offset plus --map-offset; what does not fit is refused.
     Offset,
