@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::request::{DeviceIndex, Flags, Process, Request};
+use crate::shared_names::SharedNames;
 use crate::tape::{Name, NameKind, Names, name_id};
 
 /// The columns, in the order in which they are written.
@@ -206,14 +207,11 @@ pub struct CsvReader<R: Read> {
     places: [Option<usize>; KNOWN.len()],
     record: ::csv::StringRecord,
     devices: Vec<String>,
-    names: Vec<Arc<str>>,
+    process_names: SharedNames,
     /// Names of control groups and files so far, and those that nobody has taken yet.
     known: Names,
     new: Vec<Name>,
 }
-
-/// Process names kept for sharing; beyond this many they are made anew.
-const SHARED_NAMES: usize = 4096;
 
 impl<R: Read> CsvReader<R> {
     /// Reads the line of column names.
@@ -225,7 +223,7 @@ impl<R: Read> CsvReader<R> {
             places,
             record: ::csv::StringRecord::new(),
             devices: Vec::new(),
-            names: Vec::new(),
+            process_names: SharedNames::new(),
             known: Names::default(),
             new: Vec::new(),
         })
@@ -334,21 +332,9 @@ impl<R: Read> CsvReader<R> {
             }
             return Err(self.problem(9, "a process needs its pid in column pid"));
         };
-        let name = self.shared_name();
+        let name = self.places[9].and_then(|place| self.record.get(place));
+        let name = self.process_names.share(name.unwrap_or("").as_bytes());
         Ok(Some(Process { pid, name }))
-    }
-
-    fn shared_name(&mut self) -> Arc<str> {
-        let name = self.text(9);
-        if let Some(shared) = self.names.iter().rev().find(|shared| &***shared == name) {
-            return Arc::clone(shared);
-        }
-        let shared: Arc<str> = Arc::from(name);
-        if self.names.len() == SHARED_NAMES {
-            self.names.clear();
-        }
-        self.names.push(Arc::clone(&shared));
-        shared
     }
 
     fn line(&self) -> u64 {

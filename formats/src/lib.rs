@@ -24,6 +24,7 @@ pub mod import;
 pub mod order;
 pub mod pairing;
 pub mod request;
+mod shared_names;
 pub mod sort;
 pub mod tape;
 pub mod tracepoint;

@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::event::{Event, SECTOR_BYTES, Step, parse_rwbs};
 use crate::import::events::EventTape;
 use crate::request::{DeviceIndex, Op, Process};
+use crate::shared_names::SharedNames;
 use crate::tape::{Clock, Header, Layer, Level, Summary, TapeError};
 use crate::tracepoint::BLOCK_TRACEPOINTS;
 
@@ -114,6 +115,7 @@ pub fn import<W: Write>(
 struct Run<'a, W: Write> {
     options: &'a Options,
     tape: EventTape<W>,
+    names: SharedNames,
 }
 
 impl<'a, W: Write> Run<'a, W> {
@@ -135,6 +137,7 @@ impl<'a, W: Write> Run<'a, W> {
         Ok(Run {
             tape: EventTape::begin(sink, &header, options.level, options.layer)?,
             options,
+            names: SharedNames::new(),
         })
     }
 
@@ -154,10 +157,10 @@ impl<'a, W: Write> Run<'a, W> {
             self.tape.undecodable();
             return Ok(());
         };
-        let process = || Process {
+        let process = (step == Step::Queued).then(|| Process {
             pid: line.thread,
-            name: said.last.into(),
-        };
+            name: self.names.share(said.last.as_bytes()),
+        });
         let is_end = matches!(step, Step::RequestCompleted | Step::BioCompleted);
         let (op, flags) = said.op;
         let event = Event {
@@ -170,7 +173,7 @@ impl<'a, W: Write> Run<'a, W> {
             length_bytes: said.length_bytes,
             cpu: line.cpu,
             error: is_end.then(|| said.last.trim_start_matches('-').parse().unwrap_or(0)),
-            process: (step == Step::Queued).then(process),
+            process,
             cgroup: None,
         };
         Ok(self.tape.event(said.device, event)?)

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-/// Most threads and names that are remembered.
+/// Most threads whose names are remembered.
 const MAX_REMEMBERED: usize = 1 << 16;
 
 /// What threads are called, at the moment of the event at hand.
 #[derive(Debug)]
 pub(super) struct Names {
     of_threads: HashMap<u32, Arc<str>>,
-    shared: HashMap<Vec<u8>, Arc<str>>,
     unnamed: Arc<str>,
 }
 
@@ -19,23 +18,8 @@ impl Names {
     pub fn new() -> Names {
         Names {
             of_threads: HashMap::new(),
-            shared: HashMap::new(),
             unnamed: Arc::from(""),
         }
-    }
-
-    /// A name, once in memory however often it comes.
-    #[inline]
-    pub fn share(&mut self, name: &[u8]) -> Arc<str> {
-        if let Some(shared) = self.shared.get(name) {
-            return Arc::clone(shared);
-        }
-        if self.shared.len() >= MAX_REMEMBERED {
-            self.shared.clear();
-        }
-        let shared: Arc<str> = Arc::from(String::from_utf8_lossy(name).as_ref());
-        self.shared.insert(name.to_vec(), Arc::clone(&shared));
-        shared
     }
 
     /// A thread is called so from now on.

@@ -19,6 +19,7 @@ use crate::byte_order::ByteOrder;
 use crate::event::{Event, Step};
 use crate::import::events::EventTape;
 use crate::request::Process;
+use crate::shared_names::SharedNames;
 use crate::tape::{Clock, Header, TapeError};
 use crate::tracepoint::BlockTracepoint;
 
@@ -75,6 +76,7 @@ pub(super) fn run<R: Read, W: Write>(
         tracepoints: formats.block,
         rounds: Rounds::new(),
         names: Names::new(),
+        shared_names: SharedNames::new(),
         tape,
         lost: 0,
         lost_samples: 0,
@@ -198,6 +200,7 @@ struct Run<W: Write> {
     tracepoints: HashMap<u16, BlockTracepoint>,
     rounds: Rounds<Item>,
     names: Names,
+    shared_names: SharedNames,
     tape: EventTape<W>,
     /// Events that were lost by what the rings say.
     lost: u64,
@@ -242,7 +245,7 @@ impl<W: Write> Run<W> {
             kind::COMM => {
                 if let (Some(thread), Some(name)) = (number(4), body.get(8..)) {
                     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-                    let item = Item::Called(thread, self.names.share(name));
+                    let item = Item::Called(thread, self.shared_names.share(name));
                     self.rounds.push(self.time(body), item);
                 }
             }
@@ -293,7 +296,7 @@ impl<W: Write> Run<W> {
             .filter(|_| record.step == Step::Queued)
             .map(|pid| Process {
                 pid,
-                name: self.names.share(record.comm),
+                name: self.shared_names.share(record.comm),
             });
         let event = Event {
             process,
