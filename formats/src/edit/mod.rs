@@ -32,8 +32,8 @@ pub struct Edit {
     pub offsets_bytes: Option<Range<u64>>,
     /// Divides every time, so that a tape at speed 2 lasts half as long. Latencies stay.
     pub speed: Option<f64>,
-    /// Removes the names of the host, of processes, control groups and files, and moves each device's requests towards
-    /// its start by as many whole MiB as lie before the first of them.
+    /// Removes the names of the host, of processes, control groups and files, and moves each
+    /// device's requests towards its start by as many whole MiB as lie before the first of them.
     pub anonymize: bool,
     /// Removes the names of control groups and files. The numbers of files go with them: who
     /// guesses a name could prove it by its number.

@@ -12,3 +12,9 @@ pub mod perf_data;
 mod sorted;
 pub mod text;
 pub mod tracing;
+
+/// Adds a sentence for each count that is not 0.
+fn warn_of_counts(warnings: &mut Vec<String>, counts: &[(u64, &str)]) {
+    let met = counts.iter().filter(|(count, _)| *count > 0);
+    warnings.extend(met.map(|(count, what)| format!("{count} {what}")));
+}

@@ -2,6 +2,7 @@
 
 use blktrace_parse::{Damage, DeviceNumber, Format, Numbering};
 
+use crate::import::warn_of_counts;
 use crate::tape::{Layer, Summary};
 
 /// How many warnings of a kind are written out.
@@ -87,18 +88,20 @@ impl Report {
         self.warn_of_files(&mut warnings);
         self.warn_of_devices(&mut warnings);
         let left_out = [
-            (self.unknown_actions, "records of unknown actions"),
-            (self.malformed, "records that contradict themselves"),
+            (
+                self.unknown_actions,
+                "records of unknown actions are left out",
+            ),
+            (
+                self.malformed,
+                "records that contradict themselves are left out",
+            ),
             (
                 self.before_start,
-                "records older than the beginning of the trace",
+                "records older than the beginning of the trace are left out",
             ),
         ];
-        for (count, what) in left_out {
-            if count > 0 {
-                warnings.push(format!("{count} {what} are left out"));
-            }
-        }
+        warn_of_counts(&mut warnings, &left_out);
         if self.out_of_order > 0 {
             warnings.push(format!(
                 "{} records are older than the one before them: the files are not in order of \

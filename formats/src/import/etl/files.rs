@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etl_parse::Event;
 use etl_parse::kernel::FileName;
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 /// Most keys that are remembered.
 const MAX_FILES: usize = 1 << 18;
@@ -57,7 +57,7 @@ impl Files {
 pub(super) struct FirstFiles {
     files: Files,
     /// Keys whose first file is not known.
-    doubtful: HashMap<u64, ()>,
+    doubtful: HashSet<u64>,
 }
 
 impl FirstFiles {
@@ -68,10 +68,10 @@ impl FirstFiles {
         };
         let known = self.files.name(file.key);
         let differs = known.is_some_and(|name| **name != *file.name);
-        if file.begins || differs || self.doubtful.contains_key(&file.key) {
+        if file.begins || differs || self.doubtful.contains(&file.key) {
             self.files.remove(file.key);
             if self.doubtful.len() < MAX_FILES {
-                self.doubtful.insert(file.key, ());
+                self.doubtful.insert(file.key);
             }
         } else if known.is_none() {
             self.files.insert(file.key, &file.name);

@@ -3,6 +3,7 @@
 use etl_parse::{Damage, Losses};
 
 use super::storports::StorPortCounts;
+use crate::import::warn_of_counts;
 use crate::tape::Summary;
 
 /// What was imported.
@@ -99,11 +100,7 @@ impl Report {
                 "StorPort events are of a version whose layout is not known (2 is) and are left out",
             ),
         ];
-        for (count, what) in counts {
-            if count > 0 {
-                warnings.push(format!("{count} {what}"));
-            }
-        }
+        warn_of_counts(&mut warnings, &counts);
         warnings
     }
 
@@ -175,10 +172,6 @@ impl Report {
                 "events are older than the one before them",
             ),
         ];
-        for (count, what) in counts {
-            if count > 0 {
-                warnings.push(format!("{count} {what}"));
-            }
-        }
+        warn_of_counts(warnings, &counts);
     }
 }

@@ -1,6 +1,7 @@
 //! What an import met, for the user.
 
 use super::records::Damage;
+use crate::import::warn_of_counts;
 use crate::tape::Summary;
 
 /// What was imported.
@@ -82,11 +83,7 @@ impl Report {
                 "compressed records cannot be decompressed and are left out",
             ),
         ];
-        for (count, what) in counts {
-            if count > 0 {
-                warnings.push(format!("{count} {what}"));
-            }
-        }
+        warn_of_counts(&mut warnings, &counts);
         warnings
     }
 }
