@@ -12,7 +12,7 @@ use iotape_formats::tape::{
 
 use crate::cli::EditArgs;
 use crate::commands::check::warn_of_damage;
-use crate::commands::print;
+use crate::commands::{check_times, print};
 use crate::exit::{Failure, Outcome, warn};
 use crate::files::{NewFile, open_tape};
 use crate::render::progress::ProgressLine;
@@ -54,9 +54,7 @@ pub fn run(args: &EditArgs) -> Result<Outcome, Failure> {
 
 /// Refuses ranges that nothing can be in.
 fn check(args: &EditArgs) -> Result<(), Failure> {
-    if args.from.zip(args.to).is_some_and(|(from, to)| from >= to) {
-        return Err(Failure::usage("--from must be earlier than --to"));
-    }
+    check_times(args.from, args.to)?;
     let offsets = args.from_offset.zip(args.to_offset);
     if offsets.is_some_and(|(from, to)| from >= to) {
         return Err(Failure::usage("--from-offset must be below --to-offset"));

@@ -13,10 +13,19 @@ pub mod replay;
 pub mod top;
 
 use std::io::{ErrorKind, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::exit::Failure;
+
+/// Refuses a part of a tape that ends before it begins.
+fn check_times(from: Option<Duration>, to: Option<Duration>) -> Result<(), Failure> {
+    match from.zip(to) {
+        Some((from, to)) if from >= to => Err(Failure::usage("--from must be earlier than --to")),
+        _ => Ok(()),
+    }
+}
 
 /// Prints text. A reader that has seen enough (`| head`) is no failure.
 fn print(text: &str) -> Result<(), Failure> {

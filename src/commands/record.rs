@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use crate::cli::RecordArgs;
 use crate::commands::info::Info;
-use crate::commands::recording::{End, is_lossy, source_options, start, warn_of_unpaired};
+use crate::commands::recording::{
+    End, is_lossy, source_options, start, warn_of_new, warn_of_unpaired,
+};
 use crate::commands::{print, print_json, print_json_line};
 use crate::exit::{Failure, Outcome, warn};
 use crate::live::{Form, View, Watched};
@@ -55,13 +57,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
         Some(form) => run_live(args, session, &mut files, signals.stop(), form)?,
         None => run_quietly(args, session, &mut files, signals.stop())?,
     };
-    for warning in report
-        .warnings
-        .iter()
-        .filter(|warning| !known.contains(warning))
-    {
-        warn(warning);
-    }
+    warn_of_new(&report, &known);
     warn_of_unpaired(&report, args.source.backend);
     warn_of_early_end(&report);
     show_report(args, &report, &files)?;

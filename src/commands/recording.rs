@@ -56,6 +56,13 @@ pub fn is_lossy(report: &Report) -> bool {
     report.summary.counters.lost_events > 0 || report.warnings.iter().any(unseen)
 }
 
+/// Says what a session warned of while it ran, besides what is `known`.
+pub fn warn_of_new(report: &Report, known: &[Warning]) {
+    for warning in report.warnings.iter().filter(|new| !known.contains(new)) {
+        warn(warning);
+    }
+}
+
 /// A few requests without completion are those in flight at the end. More of them say that the
 /// kernel dropped events without counting them (docs/capture.md, "What it cannot know").
 pub fn warn_of_unpaired(report: &Report, backend: BackendArg) {

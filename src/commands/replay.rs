@@ -13,7 +13,7 @@ use iotape_replay::{
 
 use crate::cli::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg, UnsupportedArg};
 use crate::commands::info::transferred_bytes;
-use crate::commands::print;
+use crate::commands::{check_times, print};
 use crate::exit::{Failure, Outcome};
 use crate::files::{NewFile, open_tape};
 use crate::render::progress::ProgressLine;
@@ -216,11 +216,7 @@ fn pace(args: &ReplayArgs) -> Result<RunOptions, Failure> {
         (Some(TimingArg::Recorded), _) | (None, Some(_)) => Timing::Recorded,
         (Some(TimingArg::Dependent), _) => Timing::Dependent,
     };
-    if let (Some(from), Some(to)) = (args.from, args.to)
-        && from >= to
-    {
-        return Err(Failure::usage("--from must be earlier than --to"));
-    }
+    check_times(args.from, args.to)?;
     Ok(RunOptions {
         timing,
         speed: args.speed.unwrap_or(Speed::RECORDED),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use iotape_capture::{Report, Session, User};
 
 use crate::cli::TopArgs;
-use crate::commands::recording::{End, is_lossy, source_options, start, warn_of_unpaired};
+use crate::commands::recording::{
+    End, is_lossy, source_options, start, warn_of_new, warn_of_unpaired,
+};
 use crate::commands::{print, print_json_line};
 use crate::exit::{Failure, Outcome, warn};
 use crate::live::{Form, View, Watched};
@@ -24,9 +26,7 @@ pub fn run(args: &TopArgs) -> Result<Outcome, Failure> {
     }
     signals.guard()?;
     let report = watch(args, session, &signals, form)?;
-    for warning in report.warnings.iter().filter(|new| !known.contains(new)) {
-        warn(warning);
-    }
+    warn_of_new(&report, &known);
     warn_of_unpaired(&report, args.source.backend);
     match form {
         Form::Json => print_json_line(&End::of(&report, false))?,
