@@ -1,16 +1,19 @@
 //! The command line: what can be asked, and the help that explains it.
 
-use std::ffi::OsStr;
+mod replay;
+mod values;
+
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use iotape_capture::{Backend, Rotate};
 use iotape_formats::Op;
 use iotape_formats::tape::{Layer, Level};
-use iotape_replay::{SimSpecError, Speed, TargetSpec};
+
+pub use replay::{EngineArg, MapArg, ProfileArg, ReplayArgs, TimingArg, UnsupportedArg};
+use values::{duration, interval, rotate, size, size_or_nothing, speed};
 
 /// Exit statuses, printed under every `--help`.
 const EXIT_STATUS: &str = "Exit status: 0 done, 1 failed, 2 wrong usage, \
@@ -449,192 +452,6 @@ pub struct EditArgs {
     pub force: bool,
 }
 
-/// Replay a tape under a queue-depth cap and measure.
-///
-/// Without TARGET the tape is wrapped onto a scratch file in the temporary directory, which is
-/// removed afterwards: safe for anybody. Without --profile or --depth both profiles run: light
-/// (at most 8 requests outstanding) and heavy (48).
-#[derive(Debug, Args)]
-#[command(after_help = joined(&[
-    "Examples:\n",
-    "  iotape replay mail.iotape\n",
-    "  iotape replay mail.iotape /dev/nvme1n1 --overwrite /dev/nvme1n1 --map wrap\n",
-    "  iotape replay mail.iotape /dev/nvme1n1 --skip-writes --depth 16 -o r.json\n",
-    "  iotape replay mail.iotape /dev/sdb --skip-writes --timing recorded --speed 2\n",
-    "  iotape replay mail.iotape sim:servers=4,service=100us --timing dependent\n",
-    "  iotape replay mail.iotape --runs 5 --hdr-log mail.hlog -o mail.json\n",
-    "  iotape replay mail.iotape --stripe 64KiB /dev/sdb /dev/sdc --skip-writes\n",
-    "  iotape replay pair.iotape --device sda=/dev/sdb --device sdd=/dev/sdc\n\n",
-    EXIT_STATUS
-]))]
-pub struct ReplayArgs {
-    /// The tape.
-    pub tape: PathBuf,
-    /// Block devices or files to replay against, several with --stripe; or a simulated device:
-    /// sim:servers=4,service=100us, and as wanted dist=exp, stall=100ms@2s, seed=1, size=1GiB,
-    /// joined by commas.
-    #[arg(
-        value_name = "TARGET",
-        value_parser = OsStringValueParser::new().try_map(|text| target(&text))
-    )]
-    pub targets: Vec<TargetSpec>,
-    /// Lay the tape over the targets in stripes of this length, such as 64KiB, as RAID 0
-    /// does.
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "device")]
-    pub stripe: Option<u64>,
-    /// Replay this device of the tape, by name or index, against this target; once for each.
-    #[arg(
-        long,
-        value_name = "DEVICE=TARGET",
-        value_parser = device_target,
-        conflicts_with = "targets"
-    )]
-    pub device: Vec<(String, PathBuf)>,
-    /// Depth caps to run: light is 8, heavy is 48.
-    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "depth")]
-    pub profile: Vec<ProfileArg>,
-    /// Run once, with at most this many requests outstanding.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub depth: Option<u32>,
-    /// When requests are issued. By default asap; recorded if --speed is given.
-    #[arg(long, value_enum)]
-    pub timing: Option<TimingArg>,
-    /// Keep the tape's times at this many times the speed, such as 2 or 0.5.
-    #[arg(long, value_name = "X")]
-    pub speed: Option<Speed>,
-    /// Replay each profile this many times, in turn: light, heavy, light, heavy.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub runs: u32,
-    /// Replay only these operations, such as read,write. The gaps of the others remain.
-    #[arg(long, value_name = "OP", value_delimiter = ',')]
-    pub only: Vec<Op>,
-    /// Leave out what was recorded earlier than this after the tape's start.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub from: Option<Duration>,
-    /// Leave out what was recorded at this time after the tape's start, or later.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub to: Option<Duration>,
-    /// How the tape's offsets become the target's; a target smaller than the tape needs wrap,
-    /// scale or hash.
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub map: Option<MapArg>,
-    /// What is added to each offset, in bytes; may be negative. The same as --map offset.
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = shift)]
-    pub map_offset: Option<i64>,
-    /// Length of the regions that scale and hash move as a whole: a power of two.
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1MiB")]
-    pub map_region: u64,
-    /// Widen requests to whole sectors of the target instead of refusing them.
-    #[arg(long)]
-    pub align: bool,
-    /// What becomes of discards and write-zeroes that a target does not have: the tape is
-    /// refused, or they are left out and counted.
-    #[arg(long, value_enum, default_value = "fail")]
-    pub unsupported: UnsupportedArg,
-    /// How requests reach the kernel.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub engine: EngineArg,
-    /// Submit from this many threads, each pinned to a processor; one by default, not pinned.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub workers: Option<u32>,
-    /// Repeat the tape until this much time has passed, such as 60s.
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
-    pub duration: Option<Duration>,
-    /// Leave the first part of each run out of the figures.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub warmup: Option<Duration>,
-    /// Let the tape's writes destroy what this target holds; names the target once more.
-    #[arg(long, value_name = "TARGET", conflicts_with = "skip_writes")]
-    pub overwrite: Vec<PathBuf>,
-    /// Leave out writes, discards and write-zeroes, and open the target read-only.
-    #[arg(long)]
-    pub skip_writes: bool,
-    /// Percent of what is written that is zeros, for targets that compress.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0,
-          value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub compressible: u8,
-    /// Percent of the written blocks of 4 KiB that are the same one, for targets that remove
-    /// duplicates; the others are unique then.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0,
-          value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub duplicate: u8,
-    /// Tag what is written, and check it when it is read and once more at the end.
-    #[arg(long, conflicts_with = "skip_writes")]
-    pub verify: bool,
-    /// Let a request wait for one in flight on the same bytes, if one of both changes data.
-    #[arg(long)]
-    pub order_overlaps: bool,
-    /// Seed of the written data.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Write the histograms of each second to this file, as an interval log of HdrHistogram.
-    #[arg(long, value_name = "FILE")]
-    pub hdr_log: Option<PathBuf>,
-    /// Write the result to this file; must not exist yet.
-    #[arg(short, long, value_name = "RESULT.json")]
-    pub output: Option<PathBuf>,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// No progress line.
-    #[arg(short, long)]
-    pub quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileArg {
-    /// At most 8 requests outstanding.
-    Light,
-    /// At most 48 requests outstanding.
-    Heavy,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum TimingArg {
-    /// As fast as the cap lets: a request is issued when a slot frees.
-    Asap,
-    /// At the tape's times, whatever the target does, but for the cap.
-    Recorded,
-    /// As long after an earlier request of its process has completed as on the tape.
-    Dependent,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MapArg {
-    /// The same offset; what does not fit is refused. On a scratch file as wrap.
-    Identity,
-    /// The offset plus --map-offset; what does not fit is refused.
-    Offset,
-    /// Regions at proportional places: a large tape on a small target or the other way.
-    Scale,
-    /// The offset modulo the target's size.
-    Wrap,
-    /// Regions at places that a permutation from --seed gives.
-    Hash,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum UnsupportedArg {
-    /// Leave them out.
-    Skip,
-    /// Refuse the tape.
-    Fail,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum EngineArg {
-    /// The system's best, or threads where that is forbidden.
-    Auto,
-    /// io_uring (Linux).
-    Uring,
-    /// Overlapped I/O and a completion port (Windows).
-    Iocp,
-    /// One blocking call in a thread per outstanding request.
-    Threads,
-    /// No I/O at all: the ceiling of this tool on this machine.
-    Null,
-}
-
 /// Set results side by side: light with heavy, device with device.
 #[derive(Debug, Args)]
 #[command(after_help = joined(&[
@@ -658,39 +475,6 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// Reads `90s`, `1.5h`, `250ms`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let expected = "expected a number and a unit (ms, s, m, h or d), such as 90s";
-    let (number, unit) = split_number(text).ok_or(expected)?;
-    let seconds = match unit {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return Err(expected.to_owned()),
-    };
-    match Duration::try_from_secs_f64(number * seconds) {
-        Ok(duration) if duration.is_zero() => Err("must be longer than nothing".to_owned()),
-        Ok(duration) if duration > LONGEST => Err("must be at most 1000d".to_owned()),
-        Ok(duration) => Ok(duration),
-        Err(_) => Err(expected.to_owned()),
-    }
-}
-
-/// Bound on durations, far from every overflow.
-const LONGEST: Duration = Duration::from_secs(1000 * 86_400);
-
-/// Reads how often a view changes.
-fn interval(text: &str) -> Result<Duration, String> {
-    const FROM: Duration = Duration::from_millis(100);
-    const TO: Duration = Duration::from_secs(3600);
-    match duration(text)? {
-        interval if (FROM..=TO).contains(&interval) => Ok(interval),
-        _ => Err("must be from 100ms to 1h".to_owned()),
-    }
-}
-
 static RING_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Memory per processor for events that wait to be read, such as 8MiB; a power of two; not on \
@@ -699,83 +483,6 @@ static RING_HELP: LazyLock<String> = LazyLock::new(|| {
         Backend::Blktrace.default_ring_bytes() >> 20,
     )
 });
-
-/// Reads a size or a duration: their units differ.
-fn rotate(text: &str) -> Result<Rotate, String> {
-    let by_size = size(text).map(Rotate::Bytes);
-    by_size
-        .or_else(|_| duration(text).map(Rotate::Every))
-        .map_err(|_| "expected a size such as 100MiB, or a duration such as 1h".to_owned())
-}
-
-/// Reads a size that may be 0.
-fn size_or_nothing(text: &str) -> Result<u64, String> {
-    match text {
-        "0" => Ok(0),
-        text => size(text),
-    }
-}
-
-/// Reads a positive factor.
-fn speed(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(factor) if (1e-6..=1e6).contains(&factor) => Ok(factor),
-        _ => Err("expected a number from 0.000001 to 1000000".to_owned()),
-    }
-}
-
-/// Reads a path, or a simulated device behind `sim:`.
-fn target(text: &OsStr) -> Result<TargetSpec, SimSpecError> {
-    match text.to_str() {
-        Some(text) if text.starts_with("sim:") => text.parse().map(TargetSpec::Sim),
-        _ => Ok(TargetSpec::Path(PathBuf::from(text))),
-    }
-}
-
-/// Reads `4MiB`, `64KiB`, `4096`.
-fn size(text: &str) -> Result<u64, String> {
-    let expected = "expected bytes, or a number with KiB, MiB or GiB, such as 4MiB";
-    let (number, unit) = split_number(text).ok_or(expected)?;
-    let bytes = match unit {
-        "" | "B" => 1.0,
-        "KiB" => 1024.0,
-        "MiB" => 1024.0 * 1024.0,
-        "GiB" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(expected.to_owned()),
-    } * number;
-    if bytes.fract() != 0.0 || !(1.0..=1e15).contains(&bytes) {
-        return Err(expected.to_owned());
-    }
-    Ok(bytes as u64)
-}
-
-/// Reads `-1MiB`, `4096`.
-fn shift(text: &str) -> Result<i64, String> {
-    let (sign, number) = match text.strip_prefix('-') {
-        Some(number) => (-1, number),
-        None => (1, text),
-    };
-    // At most 10^15.
-    Ok(sign * size(number)?.cast_signed())
-}
-
-/// Reads `sda=/dev/sdb`.
-fn device_target(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((device, target)) if !device.is_empty() && !target.is_empty() => {
-            Ok((device.to_owned(), PathBuf::from(target)))
-        }
-        _ => Err("expected a device of the tape, =, and a target, such as sda=/dev/sdb".to_owned()),
-    }
-}
-
-fn split_number(text: &str) -> Option<(f64, &str)> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    Some((number.parse().ok()?, unit.trim_start()))
-}
 
 /// Joins help texts into one.
 fn joined(parts: &[&str]) -> String {
@@ -804,69 +511,9 @@ mod tests {
     }
 
     #[test]
-    fn durations_need_a_unit() {
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        for wrong in [
-            "",
-            "90",
-            "s",
-            "-1s",
-            "1e9s",
-            "0s",
-            "99999999d",
-            "nan",
-            "1.2.3s",
-        ] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn an_interval_is_neither_too_short_nor_too_long() {
-        assert_eq!(interval("100ms"), Ok(Duration::from_millis(100)));
-        assert_eq!(interval("1h"), Ok(Duration::from_secs(3600)));
-        for wrong in ["99ms", "2h", "1", ""] {
-            assert!(interval(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_device_and_its_target_are_split_at_the_first_sign() {
-        let split = device_target("0=/dev/disk/by-id/a=b").unwrap();
-        assert_eq!(
-            split,
-            ("0".to_owned(), PathBuf::from("/dev/disk/by-id/a=b"))
-        );
-        for wrong in ["sda", "=x", "sda=", ""] {
-            assert!(device_target(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_segment_ends_by_size_or_by_time() {
-        assert_eq!(rotate("1MiB"), Ok(Rotate::Bytes(1 << 20)));
-        assert_eq!(rotate("1048576"), Ok(Rotate::Bytes(1 << 20)));
-        assert_eq!(rotate("10m"), Ok(Rotate::Every(Duration::from_secs(600))));
-        for wrong in ["", "1M", "0", "0s", "m"] {
-            assert!(rotate(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(size_or_nothing("0"), Ok(0));
+    fn the_help_tells_the_rings_that_are_taken() {
         assert!(
             RING_HELP.contains("[default: 4MiB; for blktrace, which takes it for each disk, 2MiB]")
         );
-    }
-
-    #[test]
-    fn sizes_are_binary() {
-        assert_eq!(size("4MiB"), Ok(4 << 20));
-        assert_eq!(size("65536"), Ok(65_536));
-        assert_eq!(size("0.5KiB"), Ok(512));
-        assert_eq!((shift("-1MiB"), shift("4096")), (Ok(-1 << 20), Ok(4096)));
-        assert!(shift("--1").is_err() && shift("-").is_err());
-        for wrong in ["", "4MB", "0", "-4", "1.5", "9999999GiB"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
     }
 }
