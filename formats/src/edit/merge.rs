@@ -1,13 +1,14 @@
 //! Several tapes on one clock: requests of all in the order of wall-clock time.
 
+use std::collections::HashMap;
 use std::io::{Read, Seek};
 
 use thiserror::Error;
 
 use crate::request::{DeviceIndex, Request};
 use crate::tape::{
-    Anchor, Block, Counters, Device, DeviceExtent, Loss, NameKind, Names, TapeError, TapeReader,
-    name_id,
+    Anchor, Block, Counters, Device, DeviceExtent, Layer, Loss, NameKind, Names, TapeError,
+    TapeReader, name_id,
 };
 
 /// Why tapes cannot be merged.
@@ -51,6 +52,8 @@ pub struct Merged<R> {
     inputs: Vec<Input<R>>,
     devices: Vec<Device>,
     owners: Vec<Option<String>>,
+    /// Which device has this host, name and layer.
+    known: HashMap<(Option<String>, String, Layer), DeviceIndex>,
     counters: Counters,
     names: Names,
     several_hosts: bool,
@@ -67,6 +70,7 @@ impl<R: Read + Seek> Merged<R> {
             inputs: Vec::new(),
             devices: Vec::new(),
             owners: Vec::new(),
+            known: HashMap::new(),
             counters: Counters::default(),
             names: Names::default(),
             several_hosts: several_hosts(&readers),
@@ -90,22 +94,21 @@ impl<R: Read + Seek> Merged<R> {
         let input = &mut self.inputs[place];
         let host = &input.reader.header().host;
         for device in input.reader.devices().iter().skip(input.devices.len()) {
-            let same = self
-                .devices
-                .iter()
-                .zip(&self.owners)
-                .position(|(known, owner)| {
-                    owner == host && known.name == device.name && known.layer == device.layer
-                });
-            let at = same.unwrap_or(self.devices.len());
-            let index = DeviceIndex(u16::try_from(at).map_err(|_| MergeError::TooManyDevices)?);
-            if same.is_none() {
-                self.devices.push(Device {
-                    index,
-                    ..device.clone()
-                });
-                self.owners.push(host.clone());
-            }
+            let key = (host.clone(), device.name.clone(), device.layer);
+            let index = match self.known.get(&key) {
+                Some(index) => *index,
+                None => {
+                    let next = u16::try_from(self.devices.len());
+                    let index = DeviceIndex(next.map_err(|_| MergeError::TooManyDevices)?);
+                    self.devices.push(Device {
+                        index,
+                        ..device.clone()
+                    });
+                    self.owners.push(host.clone());
+                    self.known.insert(key, index);
+                    index
+                }
+            };
             input.devices.push(index);
         }
         Ok(())
@@ -113,13 +116,11 @@ impl<R: Read + Seek> Merged<R> {
 
     /// The devices of all tapes. A damaged tape may name more of them while it is read.
     pub fn devices(&self) -> Vec<Device> {
-        let clashes = |device: &Device| {
-            self.devices
-                .iter()
-                .filter(|other| other.name == device.name)
-                .count()
-                > 1
-        };
+        let mut bearers: HashMap<&str, usize> = HashMap::new();
+        for device in &self.devices {
+            *bearers.entry(&device.name).or_default() += 1;
+        }
+        let clashes = |device: &Device| bearers.get(&*device.name).is_some_and(|count| *count > 1);
         let named = self
             .devices
             .iter()
