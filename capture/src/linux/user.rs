@@ -67,8 +67,8 @@ impl User {
     /// Makes all threads of this process run as this user, with no capabilities and no way to gain any.
     /// Call it while there is only one thread: capabilities are each thread's own.
     ///
-    /// The tape, if there is one, is given to a user who was named or called `sudo`; nobody is given none, since the open
-    /// file is enough. Where the user could not make further segments, those who were not named leave
+    /// The tape, if there is one, is given to a user who was named or called `sudo`. Nobody is given only the
+    /// first of segments, as the others will be nobody's: the open file of a single tape is enough. Where the user could not make further segments, those who were not named leave
     /// everything as it is, which the warning says.
     ///
     /// # Errors
@@ -96,8 +96,12 @@ impl User {
     }
 
     fn own(&self, files: Option<&TapeFiles>) -> io::Result<()> {
-        if matches!(self.choice, Choice::Nobody | Choice::Same) {
-            return Ok(());
+        // In a sticky folder only a segment's owner may remove it.
+        let segmented = files.is_some_and(|files| files.folder_of_segments().is_some());
+        match self.choice {
+            Choice::Same => return Ok(()),
+            Choice::Nobody if !segmented => return Ok(()),
+            _ => {}
         }
         match files.and_then(TapeFiles::file) {
             Some(file) if file.metadata()?.is_file() => {
