@@ -8,6 +8,8 @@
 
 mod common;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -334,4 +336,43 @@ fn what_is_no_file_is_refused() {
     let refused = record(device.name(), Path::new("-"), &[]).expect(2);
     assert!(refused.stderr.contains("name a file"), "{}", refused.stderr);
     assert!(!Path::new("-").exists());
+    // Not a file that is printed into either.
+    let log = folder.path().join("log");
+    let mut command = iotape([
+        "record",
+        device.name(),
+        "--for",
+        "1s",
+        "--force",
+        "-o",
+        "/dev/stdout",
+    ]);
+    std::fs::write(&log, "precious").unwrap();
+    command.stdout(std::fs::OpenOptions::new().append(true).open(&log).unwrap());
+    let refused = Ended::from(command.output().unwrap()).expect(2);
+    assert!(refused.stderr.contains("name a file"), "{}", refused.stderr);
+    assert_eq!(std::fs::read(&log).unwrap(), b"precious");
+}
+
+/// In a sticky folder, as temporary ones are, only its owner removes a file: segments are all of the user
+/// that the recorder goes on as.
+#[test]
+fn segments_come_and_go_in_a_folder_that_is_everybodys() {
+    if !have_root_and(&["losetup"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+    let device = LoopDevice::new(DEVICE_BYTES);
+    let options = ["--rotate", "1s", "--keep", "2", "--for", "4s"];
+    Recorder::start_segmented(device.name(), folder.path(), &options)
+        .wait()
+        .expect(0);
+    let segments = segments_in(folder.path());
+    assert_eq!(segments.len(), 2, "{segments:?}");
+    assert!(
+        !segments
+            .iter()
+            .any(|path| path.ends_with("mail.0001.iotape"))
+    );
 }

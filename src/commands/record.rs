@@ -1,6 +1,7 @@
 //! `iotape record`: the block I/O of devices into a tape.
 
 use std::io::{BufReader, Seek};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use iotape_capture::{
@@ -22,10 +23,10 @@ use crate::render::units;
 use crate::signals::Signals;
 
 pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
-    if args.output.as_os_str() == "-" {
+    if args.output.as_os_str() == "-" || is_own_output(&args.output) {
         return Err(Failure::usage(
-            "-o -: a tape cannot go to standard output, since its end is written last and read first: \
-             name a file",
+            "-o: a tape cannot go to standard output or error, since its end is written last and read first: \
+             name a file of its own",
         ));
     }
     let form = args.live.then(|| Form::choose(args.json));
@@ -64,6 +65,32 @@ pub fn run(args: &RecordArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::flawed_if(
         is_lossy(&report) || report.ended == Ended::LowSpace,
     ))
+}
+
+/// Whether what is printed goes into this file: it would stand in the middle of the tape.
+#[cfg(unix)]
+fn is_own_output(path: &Path) -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+
+    let Ok(output) = std::fs::metadata(path) else {
+        return false;
+    };
+    let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
+    [stdout.as_fd(), stderr.as_fd()].into_iter().any(|stream| {
+        let stream = stream.try_clone_to_owned().map(std::fs::File::from);
+        let there = stream.and_then(|file| file.metadata());
+        let is_it = |there: std::fs::Metadata| {
+            there.is_file() && (there.dev(), there.ino()) == (output.dev(), output.ino())
+        };
+        there.is_ok_and(is_it)
+    })
+}
+
+/// Files that are written to are not opened a second time here.
+#[cfg(not(unix))]
+fn is_own_output(_path: &Path) -> bool {
+    false
 }
 
 fn run_quietly(
