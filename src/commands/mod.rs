@@ -18,6 +18,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::render::json::plain_json;
 
 /// Refuses a part of a tape that ends before it begins.
 fn check_times(from: Option<Duration>, to: Option<Duration>) -> Result<(), Failure> {
@@ -43,10 +44,12 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints a value as JSON on one line.
 fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
-    print(&(serde_json::to_string(value).map_err(Failure::new)? + "\n"))
+    let json = serde_json::to_string(value).map_err(Failure::new)?;
+    print(&(plain_json(json) + "\n"))
 }
 
 /// Prints a value as indented JSON.
 fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    print(&(serde_json::to_string_pretty(value).map_err(Failure::new)? + "\n"))
+    let json = serde_json::to_string_pretty(value).map_err(Failure::new)?;
+    print(&(plain_json(json) + "\n"))
 }

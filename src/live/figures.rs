@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::Watched;
 use super::gather::{DeviceSums, Gathered};
 use super::latencies::{Latencies, LatencyFigures};
+use crate::render::json::plain_json;
 
 /// Processes that are named.
 const PROCESSES: usize = 20;
@@ -95,16 +96,7 @@ pub struct ProcessFigures {
 impl Figures {
     /// One line. Characters that would control a terminal are escaped.
     pub fn to_json(&self) -> io::Result<String> {
-        let json = serde_json::to_string(self)?;
-        // They are only in strings: nothing else has any.
-        let escape = |c: char| match c.is_control() {
-            true => format!("\\u{:04x}", u32::from(c)),
-            false => c.to_string(),
-        };
-        Ok(match json.contains(char::is_control) {
-            true => json.chars().map(escape).collect(),
-            false => json,
-        })
+        Ok(plain_json(serde_json::to_string(self)?))
     }
 
     /// How long the interval is.
