@@ -168,15 +168,6 @@ impl BlockDevice {
         self.has_requests && entries(&self.sys.join("mq")).len() == 1
     }
 
-    /// Requests that it can have at once.
-    #[cfg(feature = "bpf")]
-    pub fn tags(&self) -> usize {
-        let folder = self.sys.join("mq");
-        let tags = |queue: String| read_number(&folder.join(queue), "nr_tags").unwrap_or(0);
-        let tags: u64 = entries(&folder).into_iter().map(tags).sum();
-        usize::try_from(tags).unwrap_or(usize::MAX)
-    }
-
     /// Whether it makes a single write durable (FUA).
     #[cfg(feature = "bpf")]
     pub fn has_fua(&self) -> bool {

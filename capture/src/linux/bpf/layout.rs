@@ -9,8 +9,6 @@ use super::record::WORDS;
 const MOST: usize = 64;
 /// Slots for bios: those that wait for a request are many.
 const BIO_SLOTS: usize = 1 << 16;
-/// Bounds of the slots for requests, of which a device has a fixed number.
-const REQUEST_SLOTS: std::ops::RangeInclusive<usize> = 1 << 12..=1 << 18;
 const QUEUE_LAYER: u8 = 1;
 const WITHOUT_FUA: u8 = 2;
 
@@ -21,7 +19,6 @@ pub(super) struct Layout {
     pub devices: Vec<Recorded>,
     pub processors: usize,
     /// Powers of two.
-    pub request_slots: usize,
     pub bio_slots: usize,
     pub ring_slots: usize,
 }
@@ -36,25 +33,20 @@ pub(super) struct Recorded {
 impl Layout {
     pub fn new(devices: &[BlockDevice], processors: usize, ring_bytes: usize) -> Layout {
         let mut recorded: Vec<Recorded> = Vec::new();
-        let mut tags = 0;
         for device in devices {
             let dev = device.reported.in_kernel();
             if recorded.iter().any(|known| known.dev == dev) || recorded.len() == MOST {
                 continue;
             }
-            tags += device.tags();
             recorded.push(Recorded {
                 dev,
                 queue_layer: device.layer == Layer::Queue,
                 has_fua: device.has_fua(),
             });
         }
-        let (least, most) = REQUEST_SLOTS.into_inner();
         Layout {
             devices: recorded,
             processors,
-            // Four for each, so that windows of slots do not fill up.
-            request_slots: (4 * tags).next_power_of_two().clamp(least, most),
             bio_slots: BIO_SLOTS,
             ring_slots: ring_bytes / (8 * WORDS),
         }

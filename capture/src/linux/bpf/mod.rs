@@ -1,22 +1,25 @@
-//! Requests paired in the kernel: BPF programs on the block tracepoints see the request itself, so that
-//! each has its own latency whatever else is under way, and hand over one record for each.
+//! Requests as BPF programs on the block tracepoints see them: by their pointers, so that each has its
+//! own latency whatever else is under way.
 //!
 //! ```text
-//! programs on tracepoints ── tables of what is under way (by pointer)
-//!        │ at the end of a request: 64 bytes
+//! programs on tracepoints ── table of bios (by pointer): who asks for a request
+//!        │ a request begins, is done: 64 bytes each, where it happens
 //!        ▼
-//! ring of the processor at hand, mapped ── slices of time ── requests in order
+//! rings of the processors, mapped ── merged by time ── put together ── slices of time ── requests in order
 //! ```
 //!
 //! The programs lock and allocate nothing. They wake nobody until a ring is half full, and then once
-//! until it was read. A ring that is full loses the newest record, which is counted on its processor:
-//! how many requests are missing is known exactly, and a loss puts no other request in doubt.
+//! until it was read. A ring that is full loses the newest record, which is counted on its processor;
+//! beginnings leave a quarter of it to ends. How many requests are missing is known exactly, and a
+//! request is known by its pointer and the time of its allocation, so that a loss puts no other in doubt.
 
 mod groups;
 mod kernel_values;
+mod lane;
 mod layout;
 mod programs;
 mod record;
+mod under_way;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,11 +29,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::groups::SeenGroups;
 use self::kernel_values::KernelValues;
+use self::lane::Lane;
 use self::layout::Layout;
 use self::programs::Programs;
-use self::record::{KEY, LAST, Record, WORDS};
+use self::record::{KEY, Record, WORDS};
+use self::under_way::UnderWay;
 use super::arm::{self, Plan};
 use super::devices::BlockDevice;
+use super::merge::Merge;
 use super::source::{Lost, Place, Source, Told};
 use crate::CaptureError;
 
@@ -56,6 +62,7 @@ const SPLITS: usize = 5;
 const REQUEUES: usize = 6;
 const FLUSH_WISHES: usize = 7;
 const FLUSHES: usize = 8;
+const ENDS_LOST: usize = 9;
 const TAIL: usize = 16;
 const WOKEN: usize = 17;
 
@@ -65,11 +72,15 @@ pub(super) struct Bpf {
     programs: Programs,
     layout: Layout,
     values: KernelValues,
-    arrivals: Arrivals<Record>,
     /// Up to here each processor's ring was read.
     tails: Vec<u64>,
+    merge: Merge,
+    under_way: UnderWay,
+    arrivals: Arrivals<Record>,
     seen: Seen,
     groups: SeenGroups,
+    /// Ends that had been lost when the rings were last looked at.
+    ends_lost: u64,
     drained_ns: u64,
     looked_ns: u64,
     swept_ns: u64,
@@ -79,6 +90,7 @@ pub(super) struct Bpf {
 #[derive(Debug, Default)]
 struct Seen {
     lost: u64,
+    ends_lost: u64,
     misses: u64,
     unpaired: u64,
     merges: u64,
@@ -107,9 +119,12 @@ impl Bpf {
             tails: vec![0; processors],
             layout,
             values,
+            merge: Merge::default(),
+            under_way: UnderWay::default(),
             arrivals: Arrivals::new(HOLD_NS, WAITING),
             seen: Seen::default(),
             groups: SeenGroups::default(),
+            ends_lost: 0,
             drained_ns: now_ns,
             looked_ns: now_ns,
             swept_ns: now_ns,
@@ -121,41 +136,37 @@ impl Bpf {
         &self.programs.missing
     }
 
-    /// Takes what the rings have.
-    fn take_records(&mut self) {
+    /// Takes what the rings have from before `until_ns`.
+    fn take_records(&mut self, until_ns: u64) {
         let (rings, processors) = (
             self.programs.rings.words(),
             self.programs.processors.words(),
         );
-        let (slots, shift) = (
-            self.layout.ring_slots,
-            self.layout.ring_slots.trailing_zeros(),
-        );
-        for (cpu, tail) in self.tails.iter_mut().enumerate() {
-            let begun = *tail;
-            let told = &processors[cpu * PROCESSOR_WORDS..][..PROCESSOR_WORDS];
-            let ring = &rings[cpu * slots * WORDS..][..slots * WORDS];
-            // Before the head is read: what comes later wakes again.
-            if told[WOKEN].load(Ordering::Relaxed) != 0 {
-                told[WOKEN].store(0, Ordering::SeqCst);
+        let slots = self.layout.ring_slots;
+        let told = processors.chunks_exact(PROCESSOR_WORDS);
+        let mut lanes: Vec<Lane<'_>> = self
+            .tails
+            .iter()
+            .zip(told)
+            .zip(rings.chunks_exact(slots * WORDS))
+            .map(|((tail, told), ring)| Lane::new(*tail, told, ring))
+            .collect();
+        // After the ends of the lanes: what was lost before one of their records is counted.
+        let ends_lost = self.sum(ENDS_LOST);
+        let (under_way, arrivals, groups) =
+            (&mut self.under_way, &mut self.arrivals, &mut self.groups);
+        under_way.ends_are_missing(ends_lost != self.ends_lost);
+        self.ends_lost = ends_lost;
+        self.merge.run(&mut lanes, until_ns, |lane, limit_ns| {
+            while let Some(record) = lane.take_before(limit_ns) {
+                under_way.take(&record, &mut |record| {
+                    groups.notice(record.cgroup());
+                    arrivals.add(record.time_ns(), record);
+                });
             }
-            let head = told[HEAD].load(Ordering::Acquire);
-            while *tail < head {
-                let slot = (*tail as usize & (slots - 1)) * WORDS;
-                let words = &ring[slot..slot + WORDS];
-                let lap = 1 + (*tail >> shift & 1);
-                // What is reserved and not written yet comes next time.
-                if words[LAST].load(Ordering::Acquire) >> 56 != lap {
-                    break;
-                }
-                let record = read(words);
-                self.groups.notice(record.cgroup());
-                self.arrivals.add(record.time_ns(), record);
-                *tail += 1;
-            }
-            if *tail != begun {
-                told[TAIL].store(*tail, Ordering::Release);
-            }
+        });
+        for (tail, lane) in self.tails.iter_mut().zip(lanes) {
+            *tail = lane.give_back();
         }
     }
 
@@ -191,8 +202,7 @@ impl Bpf {
 
     /// Tells what was counted since the last time.
     fn tell_counts(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
-        let lost = self.sum(LOST) + self.sum(UNTRACKED);
-        self.tell_lost(lost, now_ns, told);
+        self.tell_lost(now_ns, told);
         let saved = self.sum(FLUSH_WISHES).saturating_sub(self.sum(FLUSHES));
         let (sums, seen) = (
             [UNPAIRED, MERGES, SPLITS, REQUEUES].map(|place| self.sum(place)),
@@ -204,7 +214,7 @@ impl Bpf {
             more
         };
         let counters = Counters {
-            unpaired_completions: more(&mut seen.unpaired, sums[0]),
+            unpaired_completions: more(&mut seen.unpaired, sums[0] + self.under_way.unpaired),
             merges: more(&mut seen.merges, sums[1]),
             splits: more(&mut seen.splits, sums[2]),
             requeues: more(&mut seen.requeues, sums[3]),
@@ -216,14 +226,16 @@ impl Bpf {
         }
     }
 
-    fn tell_lost(&mut self, lost: u64, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+    fn tell_lost(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+        let (lost, ends_lost) = (self.sum(LOST) + self.sum(UNTRACKED), self.sum(ENDS_LOST));
         let requests = lost - self.seen.lost;
-        if requests > 0 {
-            self.seen.lost = lost;
+        let events = requests + (ends_lost - self.seen.ends_lost);
+        if events > 0 {
+            (self.seen.lost, self.seen.ends_lost) = (lost, ends_lost);
             told(Told::Lost(Lost {
                 from_ns: self.drained_ns,
                 to_ns: now_ns,
-                events: requests,
+                events,
                 requests: Some(requests),
                 reason: LossReason::RingFull,
             }));
@@ -275,13 +287,8 @@ impl Bpf {
         device.is_some_and(|device| device.queue_layer)
     }
 
-    /// Requests that are under way, at their own layer.
-    fn under_way(&self, each: &mut dyn FnMut(Record)) {
-        for slot in self.programs.requests.words().chunks_exact(WORDS) {
-            if slot[KEY].load(Ordering::Acquire) != 0 {
-                each(read(slot).without_end());
-            }
-        }
+    /// Bios that are under way and recorded as such.
+    fn bios_under_way(&self, each: &mut dyn FnMut(Record)) {
         if !self.layout.devices.iter().any(|device| device.queue_layer) {
             return;
         }
@@ -311,7 +318,7 @@ impl Source for Bpf {
     }
 
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
-        self.take_records();
+        self.take_records(until_ns);
         self.tell_counts(until_ns, told);
         self.drained_ns = until_ns;
         if until_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
@@ -321,11 +328,12 @@ impl Source for Bpf {
     }
 
     fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
-        self.take_records();
+        self.take_records(u64::MAX);
         self.tell_counts(now_ns, told);
         self.tell_misses(now_ns, told);
         let mut left = Vec::new();
-        self.under_way(&mut |record| left.push(record));
+        self.under_way.give_up(&mut |record| left.push(record));
+        self.bios_under_way(&mut |record| left.push(record));
         for record in left {
             self.groups.notice(record.cgroup());
             self.arrivals.add(record.time_ns(), record);
@@ -334,7 +342,7 @@ impl Source for Bpf {
     }
 
     fn in_flight(&mut self, each: &mut dyn FnMut(Place)) {
-        self.under_way(&mut |record| {
+        let mut place = |record: Record| {
             if let Some(device) = self.layout.devices.get(record.device()) {
                 each(Place {
                     dev: device.dev,
@@ -342,7 +350,9 @@ impl Source for Bpf {
                     length_bytes: record.length_bytes(),
                 });
             }
-        });
+        };
+        self.under_way.iter().for_each(&mut place);
+        self.bios_under_way(&mut place);
     }
 
     fn add_processors(&mut self, _plan: &Plan, _now_ns: u64) -> Vec<u32> {
@@ -352,9 +362,7 @@ impl Source for Bpf {
 }
 
 fn read(words: &[AtomicU64]) -> Record {
-    let mut record = [0; WORDS];
-    for (word, shared) in record.iter_mut().zip(words) {
-        *word = shared.load(Ordering::Relaxed);
-    }
-    Record(record)
+    Record(std::array::from_fn(|word| {
+        words[word].load(Ordering::Relaxed)
+    }))
 }

@@ -70,7 +70,6 @@ const PROGRAMS: [Planned; 10] = [
 pub(super) struct Programs {
     /// Detached when this is dropped.
     _loaded: Ebpf,
-    pub requests: MappedArray,
     pub bios: MappedArray,
     pub rings: MappedArray,
     pub processors: MappedArray,
@@ -99,7 +98,6 @@ impl Programs {
         let array = |loaded: &mut Ebpf, name: &str, words: usize| {
             map_array(loaded, name, words).map_err(|error| failed("mapping memory of BPF", error))
         };
-        let requests = array(&mut loaded, "requests", layout.request_slots * WORDS)?;
         let bios = array(&mut loaded, "bios", layout.bio_slots * WORDS)?;
         let rings = array(
             &mut loaded,
@@ -127,7 +125,6 @@ impl Programs {
         }
         Ok(Programs {
             _loaded: loaded,
-            requests,
             bios,
             rings,
             processors,
@@ -161,7 +158,7 @@ fn load(layout: &Layout, btf: &Btf) -> Result<Ebpf, CaptureError> {
     let numbers = layout.numbers();
     let modes = layout.modes();
     let count = layout.devices.len() as u32;
-    let masks = [layout.request_slots, layout.bio_slots].map(|slots| slots as u32 - 1);
+    let bio_mask = layout.bio_slots as u32 - 1;
     let ring_shift = layout.ring_slots.trailing_zeros();
     // x86 lets no processor see stores in another order than they were made.
     let weakly_ordered = u8::from(!cfg!(any(target_arch = "x86", target_arch = "x86_64")));
@@ -170,11 +167,9 @@ fn load(layout: &Layout, btf: &Btf) -> Result<Ebpf, CaptureError> {
         .override_global("device_count", &count, true)
         .override_global("device_numbers", &numbers[..], true)
         .override_global("device_modes", &modes[..], true)
-        .override_global("request_mask", &masks[0], true)
-        .override_global("bio_mask", &masks[1], true)
+        .override_global("bio_mask", &bio_mask, true)
         .override_global("ring_shift", &ring_shift, true)
         .override_global("weakly_ordered", &weakly_ordered, true)
-        .map_max_entries("requests", layout.request_slots as u32)
         .map_max_entries("bios", layout.bio_slots as u32)
         .map_max_entries("rings", (layout.processors * layout.ring_slots) as u32)
         .map_max_entries("processors", layout.processors as u32)

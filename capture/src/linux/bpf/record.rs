@@ -1,4 +1,4 @@
-//! The record of a request, as the programs write it (`kernel/recorder.bpf.c`, `struct entry`).
+//! A record, as the programs write it (`kernel/recorder.bpf.c`, `struct entry`).
 
 use iotape_formats::event::SECTOR_BYTES;
 
@@ -16,15 +16,99 @@ const UNKNOWN_QUEUE: u64 = (1 << 48) - 1;
 const UNKNOWN_PROCESS: u64 = (1 << 24) - 1;
 const SECTOR_MASK: u64 = (1 << 48) - 1;
 const ERRNO: u64 = 1 << 62;
+const ERROR_MASK: u64 = ERRNO | 0xff << 48;
+/// Bits of an identity that tell when the request was allocated.
+const ALLOCATED_BITS: u32 = 22;
 const NAME_BYTES: usize = 15;
 
-/// A request, done or on its way.
+/// What a record in a ring says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A bio from its beginning to its end.
+    Whole,
+    /// A request was issued.
+    Begun,
+    /// It goes back, to be issued again.
+    Requeued,
+    /// A part of it is done, with an error.
+    PartFailed,
+    /// It is done.
+    Done,
+    /// Done, if it was issued.
+    MayBeUnissued,
+}
+
+/// Which request something happened to: its pointer, and when it was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity(pub u64);
+
+impl Identity {
+    /// Two requests have the same one after the other.
+    pub fn pointer(self) -> u64 {
+        self.0 >> ALLOCATED_BITS
+    }
+
+    /// Whether the kernel took the time of allocation.
+    pub fn is_sure(self) -> bool {
+        self.0 & ((1 << ALLOCATED_BITS) - 1) != 0
+    }
+}
+
+/// A request or a bio, done or on its way, or what happened to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record(pub [u64; WORDS]);
 
 impl Record {
     pub fn time_ns(&self) -> u64 {
         self.0[0]
+    }
+
+    /// In which lap of its ring it was written: 1 and 2 in turn; 0 in a slot that was never used.
+    pub fn lap_of(last: u64) -> u64 {
+        last >> 56 & 3
+    }
+
+    pub fn kind(&self) -> Option<Kind> {
+        Some(match self.0[LAST] >> 58 {
+            0 => Kind::Whole,
+            1 => Kind::Begun,
+            2 => Kind::Requeued,
+            3 => Kind::PartFailed,
+            4 => Kind::Done,
+            5 => Kind::MayBeUnissued,
+            _ => return None,
+        })
+    }
+
+    /// Of whom this is, unless it is a bio's.
+    pub fn identity(&self) -> Identity {
+        Identity(self.0[KEY])
+    }
+
+    /// Takes over an outcome, if there is one.
+    pub fn note_error(&mut self, told: &Record) {
+        let error = told.0[3] & ERROR_MASK;
+        if error != 0 {
+            self.0[3] = self.0[3] & !ERROR_MASK | error;
+        }
+    }
+
+    /// It is done after `latency_ns`.
+    pub fn with_latency(mut self, latency_ns: u64) -> Record {
+        self.0[KEY] = latency_ns;
+        self
+    }
+
+    /// It was issued again, as `again` tells: until then it waited.
+    pub fn issued_again(mut self, again: &Record) -> Record {
+        let waited_ns = again.time_ns().saturating_sub(self.time_ns());
+        let queue_ns = match self.0[2] & UNKNOWN_QUEUE {
+            UNKNOWN_QUEUE => UNKNOWN_QUEUE,
+            queue_ns => (queue_ns + waited_ns).min(UNKNOWN_QUEUE - 1),
+        };
+        self.0[2] = again.0[2] & !UNKNOWN_QUEUE | queue_ns;
+        self.0[0] = again.time_ns();
+        self
     }
 
     /// Which of the recorded devices.

@@ -103,6 +103,10 @@ struct blk_mq_hw_ctx {
 	struct blk_flush_queue *fq;
 };
 
+enum mq_rq_state {
+	MQ_RQ_IDLE = 0,
+};
+
 struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
@@ -110,6 +114,8 @@ struct request {
 	unsigned int rq_flags;
 	unsigned int __data_len;
 	u64 __sector;
+	u64 start_time_ns;
+	enum mq_rq_state state;
 	struct bio *bio;
 	struct bio *biotail;
 	struct list_head queuelist;

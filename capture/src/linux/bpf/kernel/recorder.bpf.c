@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Block I/O paired in the kernel: one record for each request, written when it is done.
+ * Block I/O told to user space: of a request its beginning and its end, each from the processor where
+ * it happens; of a bio one record, when it is done.
  *
- * Where a request is (at the device layer a `struct request`, at the queue layer a `struct bio`) is
- * known by its pointer. What began waits in a table under its pointer until it is done; the record
- * then goes into the ring of the processor at hand. User space maps tables and rings and needs no
- * system call to read them.
+ * A request (device layer: `struct request`) is known by its pointer and the time of its allocation,
+ * by which user space puts both together: what one processor wrote need not be fetched by another
+ * while a request waits. A bio (queue layer, and whoever asks for a request) waits in a table under
+ * its pointer. User space maps table and rings and needs no system call to read them.
  *
- * Tables are hashed by pointer, with a window of slots for each hash. A slot belongs to whoever
+ * The table is hashed by pointer, with a window of slots for each hash. A slot belongs to whoever
  * exchanged its key from 0; after that one context at a time touches it, since the kernel never
- * issues and completes the same request at once. So nothing is locked or allocated here.
+ * queues and completes the same bio at once. So nothing is locked or allocated here.
  */
 #include "kernel.h"
 
@@ -33,17 +34,16 @@
 #define ERROR_MASK (0xffull << ERROR_SHIFT)
 #define DEVICE_SHIFT 56
 #define ERRNO (1ull << 62)
-#define REQUEUED (1ull << 63)
 #define SECTOR_MASK ((1ull << 48) - 1)
 
 /*
- * A request on its way, and its record: 64 bytes, one cache line. `record.rs` reads it.
+ * A bio on its way, and a record: 64 bytes, one cache line. `record.rs` reads it.
  */
 struct entry {
 	u64 time_ns;
-	/* Under way: the pointer. Done: from time_ns until then. */
+	/* In the table: the pointer. In a ring, of a request: its identity; of a bio: from time_ns until its end. */
 	u64 key;
-	/* Under way, of a bio: parts in the low 32 bits. Else: time in the queue in 48 bits. Then the processor. */
+	/* In the table: parts in the low 32 bits. Else: time in the queue in 48 bits. Then the processor. */
 	u64 queue;
 	u64 place;
 	/* Control group in 40 bits, process in 24. */
@@ -53,14 +53,23 @@ struct entry {
 	char comm[16];
 };
 
-/* In a ring, the last byte of the name tells the lap in which the record was written. */
-#define LAP 15
+/* In a ring, the last byte of the name tells the lap in which the record was written, and what it is. */
+#define KIND_SHIFT 2
+/* A bio from its beginning to its end. */
+#define WHOLE (0 << KIND_SHIFT)
+/* Of a request: issued; requeued; an error of a part that is done; done. */
+#define BEGUN (1 << KIND_SHIFT)
+#define REQUEUED (2 << KIND_SHIFT)
+#define PART_FAILED (3 << KIND_SHIFT)
+#define DONE (4 << KIND_SHIFT)
+/* Done, and if it was not issued, nobody expects that it was. */
+#define MAY_BE_UNISSUED (5 << KIND_SHIFT)
 
 /* What a processor has to tell: written here, read by user space. */
 struct processor {
 	u64 head;
 	u64 lost;
-	/* Requests for which there was no slot. */
+	/* Bios for which there was no slot. */
 	u64 untracked;
 	u64 unpaired;
 	u64 merges;
@@ -69,7 +78,9 @@ struct processor {
 	/* Flushes asked for, and flushes issued. */
 	u64 flush_wishes;
 	u64 flushes;
-	u64 pad[7];
+	/* What was lost of requests that had begun. */
+	u64 ends_lost;
+	u64 pad[6];
 	/* Written by user space. */
 	u64 tail;
 	/* User space was woken, and has not looked since. */
@@ -83,7 +94,7 @@ struct {
 	NUMBER(max_entries, 1);
 	TYPE(key, u32);
 	TYPE(value, struct entry);
-} requests SEC(".maps"), bios SEC(".maps"), rings SEC(".maps");
+} bios SEC(".maps"), rings SEC(".maps");
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
@@ -103,7 +114,6 @@ struct {
 const volatile u32 device_count = 0;
 const volatile u32 device_numbers[DEVICES] = {};
 const volatile u8 device_modes[DEVICES] = {};
-const volatile u32 request_mask = 0;
 const volatile u32 bio_mask = 0;
 const volatile u32 ring_shift = 0;
 /* The processor may let other processors see stores in another order than they were made. */
@@ -122,7 +132,7 @@ INLINE u64 key_of(const void *pointer)
 {
 	u64 key = (u64)pointer;
 
-	asm volatile("%0 -= %1" : "+r"(key) : "r"(&requests));
+	asm volatile("%0 -= %1" : "+r"(key) : "r"(&bios));
 	return key;
 }
 
@@ -130,7 +140,7 @@ INLINE u64 key_of(const void *pointer)
 INLINE u64 key_of_address(u64 address)
 {
 	if (!*(volatile u64 *)&origin)
-		*(volatile u64 *)&origin = (u64)&requests;
+		*(volatile u64 *)&origin = (u64)&bios;
 	return address - *(volatile u64 *)&origin;
 }
 
@@ -204,27 +214,63 @@ INLINE struct processor *this_processor(void)
 			__sync_fetch_and_add(&counting->counter, 1);     \
 	} while (0)
 
-/* Writes the record of a request into this processor's ring. */
-INLINE void emit(struct entry *entry, u64 latency_ns)
+/* A slot in this processor's ring. */
+struct reserved {
+	struct processor *processor;
+	struct entry *record;
+	u64 at;
+	u64 filled;
+};
+
+/* Reserves a slot, if more than `spare` are free. */
+INLINE int reserve(struct reserved *to, u64 spare)
 {
 	u32 cpu = bpf_get_smp_processor_id();
-	struct processor *processor = bpf_map_lookup_elem(&processors, &cpu);
-	u64 slots = 1ull << ring_shift, at, filled;
-	struct entry *record;
+	u64 slots = 1ull << ring_shift;
 	u32 index;
 
-	if (!processor)
-		return;
-	filled = processor->head - *(volatile u64 *)&processor->tail;
-	if (filled >= slots - NESTED) {
-		__sync_fetch_and_add(&processor->lost, 1);
+	to->processor = bpf_map_lookup_elem(&processors, &cpu);
+	if (!to->processor)
+		return 0;
+	to->filled = to->processor->head - *(volatile u64 *)&to->processor->tail;
+	if (to->filled >= slots - spare)
+		return 0;
+	to->at = __sync_fetch_and_add(&to->processor->head, 1);
+	index = (cpu << ring_shift) + (u32)(to->at & (slots - 1));
+	to->record = bpf_map_lookup_elem(&rings, &index);
+	return to->record != 0;
+}
+
+/* Publishes a record by its last word, which ends the name. */
+INLINE void publish(struct reserved *to, u64 end_of_name, u64 kind)
+{
+	u64 last = end_of_name & ~(0xffull << 56);
+
+	last |= (kind | (1 + ((to->at >> ring_shift) & 1))) << 56;
+	asm volatile("" ::: "memory");
+	if (weakly_ordered)
+		__sync_lock_test_and_set((u64 *)&to->record->comm[8], last);
+	else
+		*(volatile u64 *)&to->record->comm[8] = last;
+	if (to->filled >= (1ull << ring_shift) / 2 && !*(volatile u64 *)&to->processor->woken) {
+		u64 nothing = 0;
+
+		if (!bpf_ringbuf_output(&wake, &nothing, sizeof(nothing), BPF_RB_FORCE_WAKEUP))
+			*(volatile u64 *)&to->processor->woken = 1;
+	}
+}
+
+/* Writes the record of a bio into this processor's ring. */
+INLINE void emit(struct entry *entry, u64 latency_ns)
+{
+	struct reserved to;
+	struct entry *record;
+
+	if (!reserve(&to, NESTED)) {
+		COUNT(lost);
 		return;
 	}
-	at = __sync_fetch_and_add(&processor->head, 1);
-	index = (cpu << ring_shift) + (u32)(at & (slots - 1));
-	record = bpf_map_lookup_elem(&rings, &index);
-	if (!record)
-		return;
+	record = to.record;
 	record->time_ns = entry->time_ns;
 	record->key = latency_ns;
 	record->queue = entry->queue;
@@ -232,20 +278,31 @@ INLINE void emit(struct entry *entry, u64 latency_ns)
 	record->owner = entry->owner;
 	*(u64 *)&record->length = *(u64 *)&entry->length;
 	*(u64 *)&record->comm[0] = *(u64 *)&entry->comm[0];
-	/* The last word publishes the others. */
-	u64 last = *(u64 *)&entry->comm[8] & ~(0xffull << 56);
-	last |= (1 + ((at >> ring_shift) & 1)) << 56;
-	asm volatile("" ::: "memory");
-	if (weakly_ordered)
-		__sync_lock_test_and_set((u64 *)&record->comm[8], last);
-	else
-		*(volatile u64 *)&record->comm[8] = last;
-	if (filled >= slots / 2 && !*(volatile u64 *)&processor->woken) {
-		u64 nothing = 0;
+	publish(&to, *(u64 *)&entry->comm[8], WHOLE);
+}
 
-		if (!bpf_ringbuf_output(&wake, &nothing, sizeof(nothing), BPF_RB_FORCE_WAKEUP))
-			*(volatile u64 *)&processor->woken = 1;
+/*
+ * What tells a request from all others: 42 bits of its pointer, which is that of a cache line, and 22
+ * of when it was allocated, in units of 1,024 ns; 0 where the kernel does not take that time.
+ */
+INLINE u64 identity_of(struct request *rq)
+{
+	return key_of(rq) >> 6 << 22 | (rq->start_time_ns >> 10 & ((1 << 22) - 1));
+}
+
+/* Tells that something happened to a request that has begun. `place` has the error, if there is one. */
+INLINE void tell(struct request *rq, u64 place, u64 kind)
+{
+	struct reserved to;
+
+	if (!reserve(&to, NESTED)) {
+		COUNT(ends_lost);
+		return;
 	}
+	to.record->time_ns = bpf_ktime_get_ns();
+	to.record->key = identity_of(rq);
+	to.record->place = place;
+	publish(&to, 0, kind);
 }
 
 /* The index of a recorded device, or -1. */
@@ -510,58 +567,66 @@ int requests_merged(u64 *ctx)
 	return 0;
 }
 
-/* Takes over who asked for a request, if that was earlier than what is known. */
-INLINE u64 take_over(struct entry *entry, struct entry *bio, u64 earliest_ns)
+/* Who asked for a request: of several, the first. */
+struct asker {
+	u64 queued_ns;
+	u64 owner;
+	u64 comm[2];
+};
+
+/* Takes over who asked, if that was earlier than what is known. */
+INLINE void take_over(struct asker *asker, struct entry *bio)
 {
-	if (bio->time_ns >= earliest_ns)
-		return earliest_ns;
-	entry->owner = bio->owner;
-	*(u64 *)&entry->comm[0] = *(u64 *)&bio->comm[0];
-	*(u64 *)&entry->comm[8] = *(u64 *)&bio->comm[8];
-	return bio->time_ns;
+	if (bio->time_ns >= asker->queued_ns)
+		return;
+	asker->queued_ns = bio->time_ns;
+	asker->owner = bio->owner;
+	asker->comm[0] = *(u64 *)&bio->comm[0];
+	asker->comm[1] = *(u64 *)&bio->comm[8];
 }
 
 /* Takes over from what was queued, with which a request is then done unless `keep`. */
-INLINE u64 join(struct entry *entry, struct entry *queued, u32 device, u32 keep, u64 earliest_ns)
+INLINE void join(struct asker *asker, struct entry *queued, u32 device, u32 keep)
 {
-	if (!queued || !entry)
-		return earliest_ns;
-	earliest_ns = take_over(entry, queued, earliest_ns);
+	if (!queued)
+		return;
+	take_over(asker, queued);
 	/* A stacking driver's bio is done later, and elsewhere. */
 	if (!keep && ((queued->place >> DEVICE_SHIFT) & (DEVICES - 1)) == device &&
 	    was_last_part(queued))
 		release(queued);
-	return earliest_ns;
 }
 
-FUNCTION u64 join_bio(struct entry *entry, u64 bio, u32 device, u32 keep, u64 earliest_ns)
+FUNCTION int join_bio(struct asker *asker, u64 bio, u32 device, u32 keep)
 {
-	return join(entry, find_bio_or_whole(bio), device, keep, earliest_ns);
+	if (asker)
+		join(asker, find_bio_or_whole(bio), device, keep);
+	return 0;
 }
 
 /* Takes over from the bios of a request. Those of a flush sequence are needed longer. */
-INLINE u64 join_bios(struct entry *entry, struct request *rq, int device)
+INLINE void join_bios(struct asker *asker, struct request *rq, int device)
 {
-	u64 bio, earliest_ns = ~0ull;
 	int keep = in_flush_sequence(rq);
 	struct bio *single = rq->bio;
+	u64 bio;
 
-	if (single && !single->bi_next)
-		return join(entry, find_single(single), device, keep, earliest_ns);
+	if (single && !single->bi_next) {
+		join(asker, find_single(single), device, keep);
+		return;
+	}
 	bio = first_bio(rq);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < BIOS_PER_REQUEST && bio; i++) {
-		earliest_ns = join_bio(entry, bio, device, keep, earliest_ns);
+		join_bio(asker, bio, device, keep);
 		bio = next_bio(bio);
 	}
-	return earliest_ns;
 }
 
 /* Takes over from whom a flush serves: the first that waits for it. */
-INLINE u64 join_flush(struct entry *entry, struct request *rq)
+INLINE void join_flush(struct asker *asker, struct request *rq)
 {
 	struct blk_flush_queue *waiting = rq->mq_hctx->fq;
-	u64 earliest_ns = ~0ull;
 	u32 offset = FIELD_OFFSET(struct request, queuelist);
 
 	if (FIELD_EXISTS(struct request___before_6_5, flush.list))
@@ -581,70 +646,56 @@ INLINE u64 join_flush(struct entry *entry, struct request *rq)
 		bio = read_pointer(first - offset + FIELD_OFFSET(struct request, biotail));
 		queued = bio ? find_bio(key_of_address(bio)) : 0;
 		if (queued)
-			earliest_ns = take_over(entry, queued, earliest_ns);
+			take_over(asker, queued);
 	}
-	return earliest_ns;
 }
 
 SEC("tp_btf/block_rq_issue")
 int request_issued(u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	int device = device_of(rq->q->disk), known;
-	u64 now_ns, queued_ns, queue_ns, place;
-	struct entry *entry;
-	u32 opf, op;
+	int device = device_of(rq->q->disk);
+	struct asker asker = { .queued_ns = ~0ull, .owner = owner_of(0, UNKNOWN_PROCESS) };
+	u64 now_ns, place, queue_ns = UNKNOWN_QUEUE;
+	struct reserved to;
+	u32 opf, op, length = 0;
 
 	if (device < 0 || mode_of(device) & QUEUE_LAYER)
 		return 0;
-	entry = claim(&requests, request_mask, key_of(rq), &known);
-	if (!entry) {
-		COUNT(untracked);
-		return 0;
-	}
-	u64 cpu = (u64)bpf_get_smp_processor_id() << 48;
-
-	if (known && entry->place & REQUEUED) {
-		now_ns = bpf_ktime_get_ns();
-		/* It waited longer. */
-		if ((entry->queue & UNKNOWN_QUEUE) != UNKNOWN_QUEUE)
-			entry->queue += now_ns - entry->time_ns;
-		entry->queue = (entry->queue & UNKNOWN_QUEUE) | cpu;
-		entry->place &= ~REQUEUED;
-		entry->time_ns = now_ns;
-		return 0;
-	}
-	if (known)
-		emit(entry, UNKNOWN_LATENCY);
 	opf = rq->cmd_flags;
 	op = opf & 0xff;
+	if (op == REQ_OP_FLUSH) {
+		COUNT(flushes);
+		join_flush(&asker, rq);
+	} else {
+		join_bios(&asker, rq, device);
+	}
+	/* Room is kept for the ends of those that have begun. */
+	if (!reserve(&to, 1ull << ring_shift >> 2)) {
+		COUNT(lost);
+		return 0;
+	}
 	place = (u64)device << DEVICE_SHIFT;
-	entry->length = 0;
-	entry->owner = owner_of(0, UNKNOWN_PROCESS);
-	*(u64 *)&entry->comm[0] = 0;
-	*(u64 *)&entry->comm[8] = 0;
 	/* A driver's own command has no place. */
 	if (op < ENUM_VALUE(enum req_op, REQ_OP_DRV_IN)) {
 		u64 sector = rq->__sector;
 
 		if (sector != ~0ull)
 			place |= sector & SECTOR_MASK;
-		entry->length = rq->__data_len;
-	}
-	entry->place = place;
-	entry->opf = opf;
-	if (op == REQ_OP_FLUSH) {
-		COUNT(flushes);
-		queued_ns = join_flush(entry, rq);
-	} else {
-		queued_ns = join_bios(entry, rq, device);
+		length = rq->__data_len;
 	}
 	now_ns = bpf_ktime_get_ns();
-	queue_ns = UNKNOWN_QUEUE;
-	if (queued_ns < now_ns)
-		queue_ns = now_ns - queued_ns;
-	entry->queue = (queue_ns & UNKNOWN_QUEUE) | cpu;
-	entry->time_ns = now_ns;
+	if (asker.queued_ns < now_ns)
+		queue_ns = (now_ns - asker.queued_ns) & UNKNOWN_QUEUE;
+	to.record->time_ns = now_ns;
+	to.record->key = identity_of(rq);
+	to.record->queue = queue_ns | (u64)bpf_get_smp_processor_id() << 48;
+	to.record->place = place;
+	to.record->owner = asker.owner;
+	to.record->length = length;
+	to.record->opf = opf;
+	*(u64 *)&to.record->comm[0] = asker.comm[0];
+	publish(&to, asker.comm[1], BEGUN);
 	return 0;
 }
 
@@ -653,30 +704,27 @@ int request_requeued(u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
 	int device = device_of(rq->q->disk);
-	struct entry *entry;
 
 	if (device < 0 || mode_of(device) & QUEUE_LAYER)
 		return 0;
 	COUNT(requeues);
-	entry = find(&requests, request_mask, key_of(rq));
-	if (entry)
-		entry->place |= REQUEUED;
+	tell(rq, 0, REQUEUED);
 	return 0;
 }
 
-/* Keeps the outcome: until Linux 5.15 an errno, then a number of the block layer's. */
+/* The outcome in its place: until Linux 5.15 an errno, then a number of the block layer's. */
+INLINE u64 place_of_error(int error)
+{
+	if (error < 0)
+		return ERRNO | (u64)(u8)-error << ERROR_SHIFT;
+	return (u64)(u8)error << ERROR_SHIFT;
+}
+
+/* Keeps the outcome. */
 INLINE void note_error(struct entry *entry, int error)
 {
-	u64 place;
-
-	if (error == 0)
-		return;
-	place = entry->place & ~(ERROR_MASK | ERRNO);
-	if (error < 0)
-		place |= ERRNO | (u64)(u8)-error << ERROR_SHIFT;
-	else
-		place |= (u64)(u8)error << ERROR_SHIFT;
-	entry->place = place;
+	if (error)
+		entry->place = (entry->place & ~(ERROR_MASK | ERRNO)) | place_of_error(error);
 }
 
 FUNCTION int forget_bio(u64 bio)
@@ -688,7 +736,7 @@ FUNCTION int forget_bio(u64 bio)
 	return 0;
 }
 
-/* At the device layer: a request that was not issued is done, or one that nobody saw begin. */
+/* At the device layer: a request that was not issued is done. */
 INLINE void forget_bios(struct request *rq)
 {
 	u64 bio = first_bio(rq);
@@ -707,32 +755,28 @@ int request_completed(u64 *ctx)
 	int error = ctx[1];
 	u32 done = ctx[2];
 	int device = device_of(rq->q->disk);
-	struct entry *entry;
-	u64 now_ns;
 
 	if (device < 0 || mode_of(device) & QUEUE_LAYER)
 		return 0;
-	entry = find(&requests, request_mask, key_of(rq));
-	if (!entry) {
-		/* The end of a flush sequence: its steps were requests of their own. */
-		if (done || (rq->cmd_flags & 0xff) == REQ_OP_FLUSH)
-			COUNT(unpaired);
+	if (rq->state == MQ_RQ_IDLE) {
 		if (!in_flush_sequence(rq))
 			forget_bios(rq);
 		return 0;
 	}
-	note_error(entry, error);
-	if (done < rq->__data_len)
+	if (done < rq->__data_len) {
+		if (error)
+			tell(rq, place_of_error(error), PART_FAILED);
 		return 0;
-	now_ns = bpf_ktime_get_ns();
-	emit(entry, now_ns - entry->time_ns);
-	release(entry);
+	}
+	/* The end of a flush sequence: its steps were requests of their own. */
+	tell(rq, place_of_error(error),
+	     done || (rq->cmd_flags & 0xff) == REQ_OP_FLUSH ? DONE : MAY_BE_UNISSUED);
 	/* If the next step is a flush, it is waited for from now on. */
-	if (in_flush_sequence(rq) && rq->biotail) {
+	if (done && in_flush_sequence(rq) && rq->biotail) {
 		struct entry *queued = find_bio(key_of(rq->biotail));
 
 		if (queued && !(mode_of(queued->place >> DEVICE_SHIFT) & QUEUE_LAYER))
-			queued->time_ns = now_ns;
+			queued->time_ns = bpf_ktime_get_ns();
 	}
 	return 0;
 }
