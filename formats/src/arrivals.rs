@@ -69,10 +69,15 @@ impl<T> Arrivals<T> {
     /// Lets out what need not wait any longer at `now_ns`, in the order of beginning, and returns how
     /// many are late: began before one that had left.
     pub fn release(&mut self, now_ns: u64, out: &mut dyn FnMut(T)) -> u64 {
+        self.release_before(now_ns.saturating_sub(self.hold_ns), out)
+    }
+
+    /// The same of what began before `until_ns`, if it is known that nothing of that time is missing.
+    pub fn release_before(&mut self, until_ns: u64, out: &mut dyn FnMut(T)) -> u64 {
         let late = self.late.len() as u64;
         self.late.sort_by_key(|(time_ns, _)| *time_ns);
         self.late.drain(..).for_each(|(_, item)| out(item));
-        let until = now_ns.saturating_sub(self.hold_ns) >> SLICE_SHIFT;
+        let until = until_ns >> SLICE_SHIFT;
         while self.first < until || self.waiting > self.capacity {
             match self.slices.pop_front() {
                 Some(slice) => self.let_out(slice, out),
@@ -132,6 +137,27 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(arrivals.finish(&mut |item| out.push(item)), 0);
         assert_eq!(out, [400, 700, 900]);
+    }
+
+    #[test]
+    fn what_is_complete_leaves_at_once() {
+        let mut arrivals = Arrivals::new(1000 * MS, 100);
+        for time_ms in [50, 20, 40, 30] {
+            arrivals.add(time_ms * MS, time_ms);
+        }
+        let mut out = Vec::new();
+        // Slices are 4.2 ms wide.
+        assert_eq!(
+            arrivals.release_before(41 * MS, &mut |item| out.push(item)),
+            0
+        );
+        assert_eq!(out, [20, 30]);
+        assert_eq!(arrivals.waiting(), 2);
+        assert_eq!(
+            arrivals.release_before(60 * MS, &mut |item| out.push(item)),
+            0
+        );
+        assert_eq!(out, [20, 30, 40, 50]);
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl Layout {
         }
     }
 
+    /// Whether bios are recorded.
+    pub fn has_queue_layer(&self) -> bool {
+        self.devices.iter().any(|device| device.queue_layer)
+    }
+
     pub fn numbers(&self) -> [u32; MOST] {
         let mut numbers = [0; MOST];
         for (number, device) in numbers.iter_mut().zip(&self.devices) {

@@ -42,7 +42,7 @@ use crate::CaptureError;
 
 pub(super) use self::kernel_values::VMLINUX;
 
-/// How long a request waits for earlier ones, and how many wait.
+/// How long a request waits for earlier ones at most, and how many wait.
 const HOLD_NS: u64 = 1_000_000_000;
 const WAITING: usize = 256 << 10;
 /// A bio that waited longer for its request than this was not seen to get one.
@@ -170,22 +170,34 @@ impl Bpf {
         }
     }
 
-    /// Hands on what need not wait at `now_ns`.
-    fn hand_on(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
+    /// Up to when everything is known that began, if the rings are, up to `until_ns`. Of bios it is
+    /// not: those that wait are in the kernel.
+    fn complete_until(&mut self, until_ns: u64) -> u64 {
+        let held_ns = until_ns.saturating_sub(HOLD_NS);
+        if self.layout.has_queue_layer() {
+            return held_ns;
+        }
+        self.under_way.all_done_before(held_ns, until_ns)
+    }
+
+    /// Hands on what began before `until_ns`.
+    fn hand_on(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
         // Before their requests, so that their names are found in time.
         self.groups.take_new(&mut |id| told(Told::Group(id)));
         let (layout, values) = (&self.layout, &self.values);
-        let late = self.arrivals.release(now_ns, &mut |record: Record| {
-            let Some(device) = layout.devices.get(record.device()) else {
-                told(Told::Counted(Counters {
-                    undecodable: 1,
-                    ..Counters::default()
-                }));
-                return;
-            };
-            let name = record.name();
-            told(Told::Request(record.decode(device.dev, &name, values)));
-        });
+        let late = self
+            .arrivals
+            .release_before(until_ns, &mut |record: Record| {
+                let Some(device) = layout.devices.get(record.device()) else {
+                    told(Told::Counted(Counters {
+                        undecodable: 1,
+                        ..Counters::default()
+                    }));
+                    return;
+                };
+                let name = record.name();
+                told(Told::Request(record.decode(device.dev, &name, values)));
+            });
         if late > 0 {
             told(Told::Counted(Counters {
                 late,
@@ -289,7 +301,7 @@ impl Bpf {
 
     /// Bios that are under way and recorded as such.
     fn bios_under_way(&self, each: &mut dyn FnMut(Record)) {
-        if !self.layout.devices.iter().any(|device| device.queue_layer) {
+        if !self.layout.has_queue_layer() {
             return;
         }
         for slot in self.programs.bios.words().chunks_exact(WORDS) {
@@ -324,7 +336,8 @@ impl Source for Bpf {
         if until_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.look(until_ns, told);
         }
-        self.hand_on(until_ns, told);
+        let complete_ns = self.complete_until(until_ns);
+        self.hand_on(complete_ns, told);
     }
 
     fn settle(&mut self, now_ns: u64, told: &mut dyn FnMut(Told<'_>)) {

@@ -3,6 +3,8 @@
 //! What is told of a request comes in the order of time, but for what an interrupt overtook: an end
 //! that is older than the beginning at hand is that of an earlier request, which never gets it.
 
+use std::collections::VecDeque;
+
 use foldhash::{HashMap, HashMapExt as _};
 
 use super::record::{Identity, Kind, Record};
@@ -15,6 +17,8 @@ const MOST: usize = 1 << 18;
 pub(super) struct UnderWay {
     /// One that is done stays until there is another at its place, which is soon.
     latest: HashMap<u64, Latest>,
+    /// When requests were issued, and their pointers, up to the oldest that may not be done.
+    issues: VecDeque<(u64, u64)>,
     /// Ends of what was not seen to begin.
     pub unpaired: u64,
     /// Ends are missing: without the time of allocation, an end proves nothing.
@@ -41,6 +45,7 @@ impl Default for UnderWay {
     fn default() -> UnderWay {
         UnderWay {
             latest: HashMap::with_capacity(1024),
+            issues: VecDeque::with_capacity(1024),
             unpaired: 0,
             in_doubt: false,
         }
@@ -77,6 +82,20 @@ impl UnderWay {
         self.in_doubt = missing;
     }
 
+    /// Up to when all that began is done, if that is known not later than `until_ns`. What began
+    /// before `since_ns` and is not done is left out of account from now on.
+    pub fn all_done_before(&mut self, since_ns: u64, until_ns: u64) -> u64 {
+        while let Some((time_ns, pointer)) = self.issues.front() {
+            let is_open =
+                |latest: &Latest| latest.state != State::Done && latest.begun.time_ns() == *time_ns;
+            if *time_ns >= since_ns && self.latest.get(pointer).is_some_and(is_open) {
+                return until_ns.min(*time_ns);
+            }
+            self.issues.pop_front();
+        }
+        until_ns
+    }
+
     /// Those that are not done.
     pub fn iter(&self) -> impl Iterator<Item = Record> {
         let latest = self.latest.values();
@@ -88,6 +107,7 @@ impl UnderWay {
     pub fn give_up(&mut self, done: &mut impl FnMut(Record)) {
         self.iter().for_each(done);
         self.latest.clear();
+        self.issues.clear();
     }
 
     fn of(&mut self, told: &Record) -> Option<&mut Latest> {
@@ -98,6 +118,7 @@ impl UnderWay {
 
     fn begin(&mut self, told: &Record, done: &mut impl FnMut(Record)) {
         let identity = told.identity();
+        self.issues.push_back((told.time_ns(), identity.pointer()));
         let new = Latest {
             begun: *told,
             identity,
@@ -107,6 +128,7 @@ impl UnderWay {
         let Some(before) = self.latest.get_mut(&identity.pointer()) else {
             if self.latest.len() >= MOST {
                 self.give_up(done);
+                self.issues.push_back((told.time_ns(), identity.pointer()));
             }
             self.latest.insert(identity.pointer(), new);
             return;
@@ -252,6 +274,27 @@ mod tests {
         // Issued at 180, queued for 7 + 80 before; the last processor; the error of the part.
         assert_eq!(done.len(), 1);
         assert_eq!(done[0][..4], [180, 20, 87 | 3 << 48, 9 << 48]);
+    }
+
+    #[test]
+    fn it_is_known_up_to_when_all_are_done() {
+        let mut under_way = UnderWay::default();
+        let up_to = |under_way: &mut UnderWay| under_way.all_done_before(50, 1000);
+        assert_eq!(up_to(&mut under_way), 1000);
+        let begun = [100, 200, 300].map(|time_ns| told(BEGUN, time_ns, time_ns, 5));
+        all(&mut under_way, &begun);
+        assert_eq!(up_to(&mut under_way), 100);
+        all(&mut under_way, &[told(DONE, 310, 200, 5)]);
+        assert_eq!(up_to(&mut under_way), 100);
+        all(&mut under_way, &[told(DONE, 320, 100, 5)]);
+        assert_eq!(up_to(&mut under_way), 300);
+        // Requeued and issued again, it began later; at last it takes too long.
+        all(&mut under_way, &[told(REQUEUED, 330, 300, 5)]);
+        assert_eq!(up_to(&mut under_way), 300);
+        all(&mut under_way, &[told(BEGUN, 400, 300, 5)]);
+        assert_eq!(up_to(&mut under_way), 400);
+        assert_eq!(under_way.all_done_before(401, 1000), 1000);
+        assert_eq!(under_way.iter().count(), 1);
     }
 
     #[test]
