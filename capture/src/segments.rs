@@ -11,6 +11,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use iotape_formats::Request;
@@ -25,6 +26,10 @@ use crate::{Bounds, Destination, Ended, Rotate};
 pub(super) const BLOCK_AGE: Duration = Duration::from_secs(2);
 /// How often the free space is looked at.
 const LOOK_AT_SPACE: Duration = Duration::from_secs(1);
+
+/// How long the work on a block goes on at least before others may have the processor. Each time costs
+/// the scheduler's slice where they want it.
+const PIECE: Duration = Duration::from_micros(500);
 
 /// No request takes more in a block: 71 bytes of columns, and a process of its own.
 const LARGEST_REQUEST: u64 = 128;
@@ -335,6 +340,8 @@ impl<'a, D: Destination> Segments<'a, D> {
         }
         let devices = &self.beginning.devices;
         let mut tape = TapeWriter::create(sink, &header, devices, Level::Live)?;
+        // What is recorded runs on the same processors, and would wait for a whole block.
+        tape.pause_with(in_pieces(thread::yield_now));
         tape.anchor(self.beginning.anchor)?;
         let limit = self.bounds.segment_bytes().unwrap_or(u64::MAX);
         let mut open = Open {
@@ -456,6 +463,20 @@ impl<S: Write> Open<S> {
     fn has_no_room_for_record(&self) -> bool {
         let needed = RECORD_BYTES.div_ceil(LARGEST_REQUEST) as usize + 1;
         self.allowed < self.pending + needed
+    }
+}
+
+/// `pause` as often as it is worth it: the work never takes more than three times as long for it,
+/// however many want the processor.
+fn in_pieces(pause: fn()) -> impl FnMut() + Send + 'static {
+    let (mut since, mut piece) = (Instant::now(), PIECE);
+    move || {
+        let now = Instant::now();
+        if now.saturating_duration_since(since) >= piece {
+            pause();
+            since = Instant::now();
+            piece = PIECE.max(since.saturating_duration_since(now) / 2);
+        }
     }
 }
 

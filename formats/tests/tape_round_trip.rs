@@ -5,6 +5,8 @@
 mod common;
 
 use std::io::Cursor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{ANCHOR, LOSS, blocks_of, devices, header, request, tape_of, three_blocks};
 use iotape_formats::tape::{
@@ -91,6 +93,30 @@ fn a_full_block_is_written_without_being_asked() {
     assert_eq!(summary.requests, BLOCK_REQUESTS as u64 + 1);
     let sizes: Vec<usize> = blocks_of(&bytes).0.iter().map(Vec::len).collect();
     assert_eq!(sizes, [BLOCK_REQUESTS, 1]);
+}
+
+#[test]
+fn pauses_lie_within_a_block_and_change_no_byte() {
+    let requests: Vec<Request> = (0..500).map(request).collect();
+    let written = |pauses: Option<&Arc<AtomicUsize>>| {
+        let mut bytes = Vec::new();
+        let mut writer =
+            TapeWriter::create(&mut bytes, &header(), &devices(), Level::Live).unwrap();
+        if let Some(pauses) = pauses.map(Arc::clone) {
+            writer.pause_with(move || _ = pauses.fetch_add(1, Relaxed));
+        }
+        for request in &requests {
+            writer.push(request).unwrap();
+        }
+        let before = pauses.map(|pauses| pauses.load(Relaxed));
+        writer.finish().unwrap();
+        (bytes, before)
+    };
+    let pauses = Arc::default();
+    let (bytes, before) = written(Some(&pauses));
+    assert_eq!(before, Some(0));
+    assert!(pauses.load(Relaxed) > 10, "{pauses:?}");
+    assert_eq!(bytes, written(None).0);
 }
 
 #[test]

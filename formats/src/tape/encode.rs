@@ -12,6 +12,7 @@ use super::encoder::Level;
 use super::error::TapeError;
 use super::metadata::{self, BlockHeaderV1, ColumnV1, Stored};
 use super::model::Summary;
+use super::pause::Pause;
 use super::wire::MAX_METADATA_BYTES;
 
 /// Version of the payload of a block.
@@ -44,6 +45,11 @@ impl BlockEncoder {
         })
     }
 
+    /// Offers `pause` between pieces of the work.
+    pub fn pause_with(&mut self, pause: Pause) {
+        self.chooser.pause = pause;
+    }
+
     /// Appends the payload of a block that has `requests_before` requests before it in its tape.
     pub fn put(
         &mut self,
@@ -53,6 +59,7 @@ impl BlockEncoder {
         out: &mut Vec<u8>,
     ) -> Result<(), TapeError> {
         self.bodies.clear();
+        self.chooser.pause.offer();
         self.take_keys(block, summary);
         let mut columns = Vec::new();
         for column in 0..number::COUNT as u8 {

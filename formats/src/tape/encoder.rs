@@ -12,6 +12,7 @@ use super::error::TapeError;
 use super::id::{IdSum, name_of};
 use super::model::{Anchor, Counters, Device, Header, Loss, Name, NameKind, Summary};
 use super::names::Names;
+use super::pause::Pause;
 use super::wire::{MAX_BLOCK_REQUESTS, MAX_NAME_BYTES, opcode};
 use crate::request::{Process, Request};
 
@@ -77,6 +78,12 @@ impl Encoder {
             encoder.device(device, out)?;
         }
         Ok(encoder)
+    }
+
+    /// Calls `pause` within the making of a block, after pieces of work that take well below a
+    /// millisecond as a rule: a place to let others have the processor. It changes no byte.
+    pub fn pause_with(&mut self, pause: impl FnMut() + Send + 'static) {
+        self.blocks.pause_with(Pause::with(pause));
     }
 
     /// Appends a device that requests from here on may name.

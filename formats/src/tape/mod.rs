@@ -26,6 +26,7 @@ mod id;
 mod metadata;
 mod model;
 mod names;
+mod pause;
 mod reader;
 mod repair;
 mod scanner;

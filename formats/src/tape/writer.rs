@@ -47,6 +47,11 @@ impl<W: Write> TapeWriter<W> {
         Ok(writer)
     }
 
+    /// Calls `pause` within the making of a block: see [`Encoder::pause_with`].
+    pub fn pause_with(&mut self, pause: impl FnMut() + Send + 'static) {
+        self.encoder.pause_with(pause);
+    }
+
     /// Adds a device that only turned up later; requests from here on may name it.
     ///
     /// # Errors

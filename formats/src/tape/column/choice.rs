@@ -3,6 +3,7 @@
 use std::io;
 
 use super::super::encoder::Level;
+use super::super::pause::Pause;
 use super::classes;
 use super::layout::Layout;
 use super::number;
@@ -93,6 +94,7 @@ pub struct Chooser {
     chosen: [Option<Chosen>; number::COUNT],
     numbers: Vec<u64>,
     tried: Vec<u8>,
+    pub pause: Pause,
 }
 
 /// A column to be encoded.
@@ -122,6 +124,7 @@ impl Chooser {
             chosen: [None; number::COUNT],
             numbers: Vec::new(),
             tried: Vec::new(),
+            pause: Pause::default(),
         })
     }
 
@@ -136,7 +139,13 @@ impl Chooser {
             && rest.iter().all(|value| value == first)
         {
             // A base and a stream of no bytes, whatever the plan.
-            return Plan::PLAIN.put(task, keys, &mut self.numbers, &mut self.last, out);
+            let Chooser {
+                numbers,
+                last,
+                pause,
+                ..
+            } = self;
+            return Plan::PLAIN.put(task, keys, numbers, last, pause, out);
         }
         match self.level {
             Level::Live => self.put_live(task, keys, out),
@@ -152,8 +161,13 @@ impl Chooser {
             !chosen.is_due() && (task.processes || !chosen.plan.order.needs_process())
         };
         if let Some(mut chosen) = self.chosen[column].filter(usable) {
-            let Chooser { numbers, last, .. } = self;
-            chosen.plan.put(task, keys, numbers, last, out)?;
+            let Chooser {
+                numbers,
+                last,
+                pause,
+                ..
+            } = self;
+            chosen.plan.put(task, keys, numbers, last, pause, out)?;
             chosen.used(rows, (out.len() - start) as u64);
             self.chosen[column] = Some(chosen);
             return Ok(());
@@ -189,15 +203,16 @@ impl Chooser {
             numbers,
             last,
             tried,
+            pause,
             ..
         } = self;
-        plan.put(task, keys, numbers, last, out)?;
+        plan.put(task, keys, numbers, last, pause, out)?;
         let made = out.len() - start;
         if made < task.values.values.len() / NOTHING_TO_SAVE {
             return Ok(plan);
         }
         tried.clear();
-        with_pco.put(task, keys, numbers, last, tried)?;
+        with_pco.put(task, keys, numbers, last, pause, tried)?;
         if tried.len() + made / PCO_SHARE >= made {
             return Ok(plan);
         }
@@ -231,6 +246,7 @@ impl Chooser {
                 keys,
                 &mut self.numbers,
                 &mut self.last,
+                &mut self.pause,
                 &mut self.tried,
             )?;
             if best
@@ -269,6 +285,7 @@ impl Chooser {
     ) -> io::Result<Vec<(usize, Plan)>> {
         let mut shortlist = Vec::new();
         for (order, prediction) in candidates(task) {
+            self.pause.offer();
             let mut made = Vec::new();
             let transform = task
                 .values
@@ -298,6 +315,7 @@ impl Chooser {
                 };
                 self.tried.clear();
                 if layout.signs() == Signs::Folded {
+                    self.pause.offer();
                     let Chooser { trial, tried, .. } = self;
                     sequence::put(*order, transform, layout, made, trial, tried)?;
                 } else {
@@ -306,6 +324,7 @@ impl Chooser {
                         keys,
                         &mut self.numbers,
                         &mut self.trial,
+                        &mut self.pause,
                         &mut self.tried,
                     )?;
                 }
@@ -332,13 +351,16 @@ impl Plan {
         keys: &mut Keys,
         numbers: &mut Vec<u64>,
         packer: &mut Packer,
+        pause: &mut Pause,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
+        pause.offer();
         let signs = self.layout.signs();
         let transform = task
             .values
             .numbers(self.order, self.prediction, signs, keys, numbers)
             .map_err(io::Error::other)?;
+        pause.offer();
         sequence::put(self.order, &transform, self.layout, numbers, packer, out)
     }
 }
