@@ -138,14 +138,20 @@ impl Chooser {
         if let [first, rest @ ..] = task.values.values
             && rest.iter().all(|value| value == first)
         {
-            // A base and a stream of no bytes, whatever the plan.
+            // A base and a stream of no bytes, whatever the plan and however many they are.
+            let values = Values {
+                values: std::slice::from_ref(first),
+                lengths: &[],
+                present: &[],
+            };
+            let task = Task { values, ..*task };
             let Chooser {
                 numbers,
                 last,
                 pause,
                 ..
             } = self;
-            return Plan::PLAIN.put(task, keys, numbers, last, pause, out);
+            return Plan::PLAIN.put(&task, keys, numbers, last, pause, out);
         }
         match self.level {
             Level::Live => self.put_live(task, keys, out),
