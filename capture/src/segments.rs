@@ -7,13 +7,14 @@
 //! Every segment begins with the recording's own time 0: the times of all segments are on one
 //! clock, whatever becomes of the wall clock meanwhile, and joining them shifts nothing.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use foldhash::HashSet;
 use iotape_formats::Request;
 use iotape_formats::tape::{
     Anchor, BLOCK_REQUESTS, Counters, Device, Header, Level, Loss, NameKind, Names, Summary,
@@ -119,6 +120,8 @@ struct Open<S> {
     named: HashSet<u64>,
     /// Control groups that occurred and had no name then.
     unnamed: HashSet<u64>,
+    /// The latest group that needs no more to be done, since requests of one group come together.
+    settled: Option<u64>,
     /// What names take that may not have been written yet.
     name_bytes: u64,
 }
@@ -174,6 +177,7 @@ impl<'a, D: Destination> Segments<'a, D> {
     #[cfg(any(target_os = "linux", test))]
     pub fn name(&mut self, name: &iotape_formats::tape::Name) -> Result<(), Stop> {
         self.names.insert(name.kind, name.id, &name.name);
+        self.open()?.settled = None;
         if self.open()?.unnamed.remove(&name.id) {
             self.write_name(name.id)?;
         }
@@ -184,7 +188,9 @@ impl<'a, D: Destination> Segments<'a, D> {
         if self.open()?.is_full() {
             self.close_block()?;
         }
-        if let Some(id) = request.cgroup {
+        if let Some(id) = request.cgroup
+            && self.open()?.settled != Some(id)
+        {
             self.write_name(id)?;
         }
         let open = self.open()?;
@@ -257,13 +263,15 @@ impl<'a, D: Destination> Segments<'a, D> {
     /// Writes the name of a control group, if it has one that the segment lacks.
     fn write_name(&mut self, id: u64) -> Result<(), Stop> {
         let Some(name) = self.names.get(NameKind::Cgroup, id).map(Arc::clone) else {
-            let unnamed = &mut self.open()?.unnamed;
-            if unnamed.len() < MOST_UNNAMED {
-                unnamed.insert(id);
+            let open = self.open()?;
+            if open.unnamed.len() < MOST_UNNAMED {
+                open.unnamed.insert(id);
             }
+            open.settled = Some(id);
             return Ok(());
         };
         if self.open()?.named.contains(&id) {
+            self.open()?.settled = Some(id);
             return Ok(());
         }
         let devices = self.beginning.devices.len();
@@ -352,8 +360,9 @@ impl<'a, D: Destination> Segments<'a, D> {
             allowed: 0,
             waiting_since: None,
             listed: 1,
-            named: HashSet::new(),
-            unnamed: HashSet::new(),
+            named: HashSet::default(),
+            unnamed: HashSet::default(),
+            settled: None,
             name_bytes: 0,
         };
         if self.latest_anchor != self.beginning.anchor {

@@ -10,13 +10,16 @@ const NAME_BYTES: usize = 16;
 /// Processes that are remembered; above it, all are forgotten and learned again.
 const REMEMBERED: usize = 16 << 10;
 
+/// Processes that are found without a search, by their number.
+const RECENT: usize = 16;
+
 type Name = [u8; NAME_BYTES];
 
 /// Processes seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     known: HashMap<(u32, Name), Process>,
-    last: Option<(u32, Name, Process)>,
+    recent: [Option<(Name, Process)>; RECENT],
 }
 
 impl Processes {
@@ -25,8 +28,9 @@ impl Processes {
         let mut key = Name::default();
         let length = name.len().min(NAME_BYTES);
         key[..length].copy_from_slice(&name[..length]);
-        if let Some((last_pid, last_name, process)) = &self.last
-            && (*last_pid, last_name) == (pid, &key)
+        let slot = pid as usize % RECENT;
+        if let Some((name, process)) = &self.recent[slot]
+            && (process.pid, name) == (pid, &key)
         {
             return process.clone();
         }
@@ -38,7 +42,7 @@ impl Processes {
             name: Arc::from(String::from_utf8_lossy(&name[..length])),
         };
         let process = self.known.entry((pid, key)).or_insert_with(new).clone();
-        self.last = Some((pid, key, process.clone()));
+        self.recent[slot] = Some((key, process.clone()));
         process
     }
 }

@@ -241,7 +241,11 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     }
 
     fn send(&mut self, observer: &mut dyn Observer) -> Result<(), WriterGone> {
-        self.batch.requests.append(&mut self.intake.finished);
+        if self.batch.requests.is_empty() {
+            std::mem::swap(&mut self.batch.requests, &mut self.intake.finished);
+        } else {
+            self.batch.requests.append(&mut self.intake.finished);
+        }
         self.batch.counters = self.intake.pairing.take_counters();
         self.batch
             .counters
