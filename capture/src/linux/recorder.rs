@@ -18,13 +18,8 @@ use crate::{Ended, Observer, Progress, Warning};
 
 /// How much older than the moment of looking a record must be to be handed on.
 const MARGIN_NS: u64 = 1_000_000;
-/// How long the rings may lie untouched while they fill slowly: what costs then are the rounds.
+/// How long the rings may lie untouched while they fill slowly.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The same while they fill fast: a round takes the processor from what is recorded, so it is to be
-/// short.
-const LEAST_PATIENCE: Duration = Duration::from_millis(5);
-/// Requests that make a round that is short enough.
-const ROUND_REQUESTS: u64 = 1500;
 /// The same while nothing happens.
 const IDLE_PATIENCE: Duration = Duration::from_millis(500);
 /// How long requests in flight are waited for at the end.
@@ -53,8 +48,6 @@ pub(super) struct Recorder<'a, 'scope> {
     ending: Option<(u64, Ended)>,
     /// How long the rings may lie untouched now.
     patience: Duration,
-    /// When the last round was.
-    round_ns: u64,
     told_ns: u64,
     found_ns: u64,
     looked_ns: u64,
@@ -103,7 +96,6 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             start_ns,
             ending: None,
             patience: PATIENCE,
-            round_ns: start_ns,
             told_ns: start_ns,
             found_ns: start_ns,
             looked_ns: start_ns,
@@ -211,17 +203,14 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             intake.take(plan, told);
         });
         idle &= self.intake.pairing.in_flight() == 0;
+        self.patience = match idle {
+            true => (self.patience * 2).min(IDLE_PATIENCE),
+            false => PATIENCE,
+        };
         let released_ns = until_ns.saturating_sub(self.intake.zero_ns);
         self.intake
             .pairing
             .release(released_ns, &mut self.batch.requests);
-        let requests = self.batch.requests.len() + self.intake.finished.len();
-        let since_ns = now_ns.saturating_sub(self.round_ns);
-        self.round_ns = now_ns;
-        self.patience = match idle {
-            true => (self.patience * 2).clamp(PATIENCE, IDLE_PATIENCE),
-            false => patience_at(requests as u64, since_ns),
-        };
         self.send(observer)
     }
 
@@ -319,12 +308,6 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     }
 }
 
-/// How long to wait for the next round, when so many requests came in such a time.
-fn patience_at(requests: u64, since_ns: u64) -> Duration {
-    let wanted_ns = since_ns.saturating_mul(ROUND_REQUESTS) / requests.max(1);
-    Duration::from_nanos(wanted_ns).clamp(LEAST_PATIENCE, PATIENCE)
-}
-
 impl Totals {
     fn add(&mut self, batch: &Batch) {
         let transferred = |request: &&Request| request.op.transfers_data();
@@ -332,22 +315,5 @@ impl Totals {
         self.requests += batch.requests.len() as u64;
         self.bytes += data.map(|request| request.length_bytes).sum::<u64>();
         self.lost_events += batch.losses.iter().map(|loss| loss.events).sum::<u64>();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_are_short_under_load_and_few_without() {
-        let after = |requests, ms: u64| patience_at(requests, ms * 1_000_000).as_millis();
-        assert_eq!(after(0, 50), 50);
-        assert_eq!(after(1_000, 50), 50, "20,000 requests/s");
-        assert_eq!(after(5_000, 50), 15, "100,000 requests/s");
-        assert_eq!(after(1_500, 6), 6, "250,000 requests/s");
-        assert_eq!(after(20_000, 50), 5, "400,000 requests/s");
-        assert_eq!(after(0, 0), 5);
-        assert_eq!(after(1, u64::MAX / 1_000_000), 50);
     }
 }

@@ -12,11 +12,8 @@ use super::cgroups::Groups;
 use crate::segments::{Beginning, Segments, Stop, Watched, Written};
 use crate::{Bounds, CaptureError, Destination, Ended};
 
-/// Batches that may wait for the writer. A full channel makes the drain wait. Under load a batch is
-/// of some milliseconds: together they bridge a third of a second in which the disk takes nothing.
-const WAITING_BATCHES: usize = 64;
-/// Buffers of written batches that are kept for the next ones.
-const KEPT_BUFFERS: usize = 4;
+/// Batches that may wait for the writer. A full channel makes the drain wait.
+const WAITING_BATCHES: usize = 16;
 
 /// What a round of draining yields.
 #[derive(Debug, Default)]
@@ -62,7 +59,7 @@ impl<'scope> Writer<'scope> {
         beginning: Beginning,
     ) -> Writer<'scope> {
         let (batches, incoming) = sync_channel(WAITING_BATCHES);
-        let (give_back, used) = sync_channel(KEPT_BUFFERS);
+        let (give_back, used) = sync_channel(WAITING_BATCHES);
         let watched = Arc::new(Watched::default());
         let seen = Arc::clone(&watched);
         let thread = scope.spawn(move || {
@@ -87,7 +84,7 @@ impl<'scope> Writer<'scope> {
     /// Starts a thread that counts what it is handed, and writes nothing.
     pub fn spawn_without_tape(scope: &'scope Scope<'scope, '_>) -> Writer<'scope> {
         let (batches, incoming) = sync_channel::<Batch>(WAITING_BATCHES);
-        let (give_back, used) = sync_channel(KEPT_BUFFERS);
+        let (give_back, used) = sync_channel(WAITING_BATCHES);
         let thread = scope.spawn(move || {
             let mut written = Written::default();
             for batch in incoming {
