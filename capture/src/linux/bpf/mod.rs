@@ -10,7 +10,7 @@
 //!
 //! The programs lock and allocate nothing. They wake nobody until a ring is half full, and then once
 //! until it was read. A ring that is full loses the newest record, which is counted on its processor;
-//! beginnings leave a quarter of it to ends. How many requests are missing is known exactly, and a
+//! beginnings leave a quarter of it to ends, and wait for the recorder once an end is lost. How many requests are missing is known exactly, and a
 //! request is known by its pointer and the time of its allocation, so that a loss puts no other in doubt.
 
 mod groups;
@@ -167,6 +167,10 @@ impl Bpf {
         });
         for (tail, lane) in self.tails.iter_mut().zip(lanes) {
             *tail = lane.give_back();
+        }
+        let blocked = &self.programs.blocked.words()[0];
+        if blocked.load(Ordering::Relaxed) != 0 {
+            blocked.store(0, Ordering::Relaxed);
         }
     }
 

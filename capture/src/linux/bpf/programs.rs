@@ -73,6 +73,8 @@ pub(super) struct Programs {
     pub bios: MappedArray,
     pub rings: MappedArray,
     pub processors: MappedArray,
+    /// One word: not 0 while nothing begins, since ends were lost.
+    pub blocked: MappedArray,
     /// Readable when a ring is half full.
     pub wake: RingBuf<MapData>,
     /// The kernel's words about each program.
@@ -109,6 +111,7 @@ impl Programs {
             "processors",
             layout.processors * super::PROCESSOR_WORDS,
         )?;
+        let blocked = array(&mut loaded, "blocked", 1)?;
         let wake = loaded.take_map("wake").ok_or_else(|| no_such("map wake"))?;
         let wake =
             RingBuf::try_from(wake).map_err(|error| failed("mapping memory of BPF", error))?;
@@ -128,6 +131,7 @@ impl Programs {
             bios,
             rings,
             processors,
+            blocked,
             wake,
             told,
             missing,

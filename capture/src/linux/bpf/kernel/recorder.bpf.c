@@ -104,6 +104,15 @@ struct {
 	TYPE(value, struct processor);
 } processors SEC(".maps");
 
+/* Ends cannot be told: nothing begins until user space has taken what there is, and sets it to 0. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} blocked SEC(".maps");
+
 /* Wakes user space when a ring is half full; nothing else goes through it. */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_RINGBUF);
@@ -290,13 +299,24 @@ INLINE u64 identity_of(struct request *rq)
 	return key_of(rq) >> 6 << 22 | (rq->start_time_ns >> 10 & ((1 << 22) - 1));
 }
 
+INLINE volatile u64 *is_blocked(void)
+{
+	u32 only = 0;
+
+	return bpf_map_lookup_elem(&blocked, &only);
+}
+
 /* Tells that something happened to a request that has begun. `place` has the error, if there is one. */
 INLINE void tell(struct request *rq, u64 place, u64 kind)
 {
 	struct reserved to;
 
 	if (!reserve(&to, NESTED)) {
+		volatile u64 *blocks = is_blocked();
+
 		COUNT(ends_lost);
+		if (blocks)
+			*blocks = 1;
 		return;
 	}
 	to.record->time_ns = bpf_ktime_get_ns();
@@ -657,6 +677,7 @@ int request_issued(u64 *ctx)
 	int device = device_of(rq->q->disk);
 	struct asker asker = { .queued_ns = ~0ull, .owner = owner_of(0, UNKNOWN_PROCESS) };
 	u64 now_ns, place, queue_ns = UNKNOWN_QUEUE;
+	volatile u64 *blocks = is_blocked();
 	struct reserved to;
 	u32 opf, op, length = 0;
 
@@ -671,7 +692,7 @@ int request_issued(u64 *ctx)
 		join_bios(&asker, rq, device);
 	}
 	/* Room is kept for the ends of those that have begun. */
-	if (!reserve(&to, 1ull << ring_shift >> 2)) {
+	if (!blocks || *blocks || !reserve(&to, 1ull << ring_shift >> 2)) {
 		COUNT(lost);
 		return 0;
 	}
