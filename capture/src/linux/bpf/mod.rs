@@ -9,9 +9,10 @@
 //! ```
 //!
 //! The programs lock and allocate nothing. They wake nobody until a ring is half full, and then once
-//! until it was read. A ring that is full loses the newest record, which is counted on its processor;
-//! beginnings leave a quarter of it to ends, and wait for the recorder once an end is lost. How many requests are missing is known exactly, and a
-//! request is known by its pointer and the time of its allocation, so that a loss puts no other in doubt.
+//! until it was read. A ring that is full loses the newest record, which is counted on its processor.
+//! Beginnings leave a quarter of it to ends, and are lost from the loss of an end until the rings are
+//! read. How many requests are missing is known exactly, and a request is known by its pointer and the
+//! time of its allocation, so that a loss puts no other in doubt.
 
 mod groups;
 mod kernel_values;
