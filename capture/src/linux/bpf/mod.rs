@@ -179,10 +179,12 @@ impl Bpf {
     /// not: those that wait are in the kernel.
     fn complete_until(&mut self, until_ns: u64) -> u64 {
         let held_ns = until_ns.saturating_sub(HOLD_NS);
-        if self.layout.has_queue_layer() {
-            return held_ns;
+        // In any case: it forgets what it has told.
+        let done_ns = self.under_way.all_done_before(held_ns, until_ns);
+        match self.layout.has_queue_layer() {
+            true => held_ns,
+            false => done_ns,
         }
-        self.under_way.all_done_before(held_ns, until_ns)
     }
 
     /// Hands on what began before `until_ns`.
