@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use foldhash::{HashMap, HashMapExt as _};
 
-use super::record::{Identity, Kind, Record};
+use super::record::{Kind, Record};
 
 /// A device has a fixed number of requests. Where more are seen, ends were missed.
 const MOST: usize = 1 << 18;
@@ -29,7 +29,6 @@ pub(super) struct UnderWay {
 #[derive(Debug)]
 struct Latest {
     begun: Record,
-    identity: Identity,
     state: State,
     in_doubt: bool,
 }
@@ -113,27 +112,27 @@ impl UnderWay {
     fn of(&mut self, told: &Record) -> Option<&mut Latest> {
         let identity = told.identity();
         let request = self.latest.get_mut(&identity.pointer())?;
-        (request.identity == identity && request.state != State::Done).then_some(request)
+        let is_it = request.begun.identity() == identity && request.state != State::Done;
+        is_it.then_some(request)
     }
 
     fn begin(&mut self, told: &Record, done: &mut impl FnMut(Record)) {
         let identity = told.identity();
-        self.issues.push_back((told.time_ns(), identity.pointer()));
+        let pointer = identity.pointer();
+        if self.latest.len() >= MOST && !self.latest.contains_key(&pointer) {
+            self.give_up(done);
+        }
+        self.issues.push_back((told.time_ns(), pointer));
         let new = Latest {
             begun: *told,
-            identity,
             state: State::Issued,
             in_doubt: self.in_doubt,
         };
-        let Some(before) = self.latest.get_mut(&identity.pointer()) else {
-            if self.latest.len() >= MOST {
-                self.give_up(done);
-                self.issues.push_back((told.time_ns(), identity.pointer()));
-            }
-            self.latest.insert(identity.pointer(), new);
+        let Some(before) = self.latest.get_mut(&pointer) else {
+            self.latest.insert(pointer, new);
             return;
         };
-        if before.state == State::Requeued && before.identity == identity {
+        if before.state == State::Requeued && before.begun.identity() == identity {
             before.begun = before.begun.issued_again(told);
             before.state = State::Issued;
             return;
@@ -154,7 +153,7 @@ impl UnderWay {
             return;
         };
         request.state = State::Done;
-        if request.in_doubt && !request.identity.is_sure() {
+        if request.in_doubt && !told.identity().is_sure() {
             done(request.begun.without_end());
             return;
         }

@@ -299,7 +299,7 @@ INLINE u64 identity_of(struct request *rq)
 	return key_of(rq) >> 6 << 22 | (rq->start_time_ns >> 10 & ((1 << 22) - 1));
 }
 
-INLINE volatile u64 *is_blocked(void)
+INLINE volatile u64 *block_flag(void)
 {
 	u32 only = 0;
 
@@ -312,7 +312,7 @@ INLINE void tell(struct request *rq, u64 place, u64 kind)
 	struct reserved to;
 
 	if (!reserve(&to, NESTED)) {
-		volatile u64 *blocks = is_blocked();
+		volatile u64 *blocks = block_flag();
 
 		COUNT(ends_lost);
 		if (blocks)
@@ -677,7 +677,7 @@ int request_issued(u64 *ctx)
 	int device = device_of(rq->q->disk);
 	struct asker asker = { .queued_ns = ~0ull, .owner = owner_of(0, UNKNOWN_PROCESS) };
 	u64 now_ns, place, queue_ns = UNKNOWN_QUEUE;
-	volatile u64 *blocks = is_blocked();
+	volatile u64 *blocks = block_flag();
 	struct reserved to;
 	u32 opf, op, length = 0;
 
