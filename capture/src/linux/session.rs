@@ -21,6 +21,7 @@ use super::recorder::Recorder;
 use super::rights;
 use super::rings::Rings;
 use super::source::Source;
+use super::sys;
 use super::tracefs::TraceFs;
 use super::writer::Writer;
 use crate::segments::Beginning;
@@ -80,7 +81,8 @@ impl Session {
     /// Records into `destination` until `stop` is set, the duration is over, a bound is reached, or
     /// the devices are gone.
     ///
-    /// `observer` is called on the calling thread, which drains the kernel's rings. Requests that are
+    /// `observer` is called on the calling thread, which drains the kernel's rings, and has a long slice
+    /// of the scheduler from then on: it is not to keep waiting whom it records. Requests that are
     /// in flight at the end are waited for, up to a second. Whether there is room to begin is the caller's
     /// to ask ([`crate::Bounds::check_space`]), before the tape is made.
     ///
@@ -93,6 +95,8 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
         let bounds = self.options.bounds;
+        // Before the writer's thread is started.
+        sys::lengthen_slice();
         thread::scope(|scope| {
             let writer = Writer::spawn(scope, destination, bounds, self.beginning());
             self.run_into(writer, stop, observer)
@@ -109,6 +113,7 @@ impl Session {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Report, CaptureError> {
+        sys::lengthen_slice();
         thread::scope(|scope| self.run_into(Writer::spawn_without_tape(scope), stop, observer))
     }
 

@@ -5,6 +5,7 @@ mod blktrace;
 mod mapped;
 mod perf;
 mod process;
+mod scheduler;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,6 +17,7 @@ pub(super) use mapped::MappedArray;
 pub(super) use perf::{HEAD_OFFSET, TAIL_OFFSET};
 pub(super) use perf::{Ring, TracepointEvent};
 pub(super) use process::{Janitor, become_user};
+pub(super) use scheduler::lengthen_slice;
 
 /// Begins to write a range of a file to its device, on behalf of the calling thread, and does not wait.
 pub(super) fn begin_writeback(file: &std::fs::File, from: u64, length: u64) -> io::Result<()> {
