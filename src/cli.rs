@@ -478,9 +478,12 @@ pub struct DoctorArgs {
 static RING_HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "Memory per processor for events that wait to be read, such as 8MiB; a power of two; not on \
-         Windows [default: {}MiB; for blktrace, which takes it for each disk, {}MiB]",
-        Backend::Auto.default_ring_bytes() >> 20,
-        Backend::Blktrace.default_ring_bytes() >> 20,
+         Windows [default: {}MiB; for bpf {}MiB with up to 4 processors, {}MiB with up to 8; for blktrace, \
+         which takes it for each disk, {}MiB]",
+        Backend::Perf.default_ring_bytes(1) >> 20,
+        Backend::Bpf.default_ring_bytes(4) >> 20,
+        Backend::Bpf.default_ring_bytes(8) >> 20,
+        Backend::Blktrace.default_ring_bytes(1) >> 20,
     )
 });
 

@@ -39,11 +39,17 @@ impl Backend {
         }
     }
 
-    /// Its default for [`Options::ring_bytes`].
-    pub fn default_ring_bytes(self) -> usize {
+    /// Its default for [`Options::ring_bytes`] on a machine of so many processors.
+    pub fn default_ring_bytes(self, processors: usize) -> usize {
         match self {
             // A buffer for each device, where the others have one for all.
             Backend::Blktrace => 2 << 20,
+            // The fewer, the more each of them sees, and the more it costs to come for it.
+            Backend::Bpf => match processors {
+                0..=4 => 16 << 20,
+                5..=8 => 8 << 20,
+                _ => Options::DEFAULT_RING_BYTES,
+            },
             _ => Options::DEFAULT_RING_BYTES,
         }
     }
@@ -66,7 +72,8 @@ pub struct Options {
     pub layer: Option<Layer>,
     /// Size of the kernel's ring of each processor, in bytes: a power of two, at least
     /// [`Options::MIN_RING_BYTES`]. With [`Backend::Blktrace`] each processor has one for each disk.
-    pub ring_bytes: usize,
+    /// `None` takes the backend's default ([`Backend::default_ring_bytes`]).
+    pub ring_bytes: Option<usize>,
     /// Leaves the host's name out of the tape.
     pub hide_host: bool,
     /// Ends the recording after this time; `None` records until it is stopped.
@@ -82,7 +89,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Default of [`Options::ring_bytes`]: about 160 ms of a processor that sees 150,000 requests
+    /// Default of most backends for [`Options::ring_bytes`]: about 160 ms of a processor that sees 150,000 requests
     /// a second at the queue layer.
     pub const DEFAULT_RING_BYTES: usize = 4 << 20;
     /// Smallest ring.
@@ -95,7 +102,7 @@ impl Options {
             all_disks: false,
             backend: Backend::Auto,
             layer: None,
-            ring_bytes: Options::DEFAULT_RING_BYTES,
+            ring_bytes: None,
             hide_host: false,
             duration: None,
             bounds: Bounds::default(),

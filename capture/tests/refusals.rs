@@ -29,7 +29,7 @@ fn options_that_cannot_be_honoured_are_refused() {
     assert!(matches!(start(none), Err(CaptureError::NoDevice)));
     for bytes in [0, 4096, 3 << 20] {
         let ring = Options {
-            ring_bytes: bytes,
+            ring_bytes: Some(bytes),
             ..options("sda")
         };
         let refused =

@@ -119,7 +119,7 @@ fn what_a_slow_recorder_loses_is_counted_and_falsifies_nothing() {
     let device = LoopDevice::new(DEVICE_BYTES);
     let smallest = Options {
         layer: Some(Layer::Queue),
-        ring_bytes: Options::MIN_RING_BYTES,
+        ring_bytes: Some(Options::MIN_RING_BYTES),
         ..options(&device.path)
     };
     let session = Session::start(&smallest).unwrap();
@@ -176,7 +176,7 @@ fn through_ftrace_every_event_is_in_the_tape_or_counted_as_lost() {
     let smallest = Options {
         backend: Backend::Ftrace,
         layer: Some(Layer::Queue),
-        ring_bytes: Options::MIN_RING_BYTES,
+        ring_bytes: Some(Options::MIN_RING_BYTES),
         ..options(&device.path)
     };
     let session = Session::start(&smallest).unwrap();

@@ -1,6 +1,6 @@
 //! What `record` and `top` share: what they are asked to watch, and what they say at the end.
 
-use iotape_capture::{Backend, CaptureError, Options, Report, Session, Warning};
+use iotape_capture::{CaptureError, Options, Report, Session, Warning};
 use iotape_formats::tape::Layer;
 use serde::Serialize;
 
@@ -16,9 +16,7 @@ pub fn source_options(args: &SourceArgs) -> Result<Options, Failure> {
         backend: args.backend.into(),
         all_disks: args.all,
         layer: args.layer.map(Layer::from),
-        ring_bytes: ring_bytes
-            .map_err(Failure::usage)?
-            .unwrap_or_else(|| Backend::from(args.backend).default_ring_bytes()),
+        ring_bytes: ring_bytes.map_err(Failure::usage)?,
         duration: args.duration,
         ..Options::new(args.devices.clone())
     })

@@ -18,6 +18,7 @@ pub mod files;
 mod ftrace;
 mod intake;
 mod merge;
+mod outlet;
 mod processes;
 mod recorder;
 mod relay;

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotape_formats::Request;
 use iotape_formats::pairing::Pairing;
 use iotape_formats::tape::{Anchor, LossReason};
 use rustix::event::Timespec;
@@ -11,9 +10,10 @@ use rustix::event::Timespec;
 use super::arm::Plan;
 use super::clock;
 use super::intake::Intake;
+use super::outlet::Outlet;
 use super::session::Session;
 use super::source::{Lost, Source};
-use super::writer::{Batch, Writer, WriterGone};
+use super::writer::{Writer, WriterGone};
 use crate::{Ended, Observer, Progress, Warning};
 
 /// How much older than the moment of looking a record must be to be handed on.
@@ -22,9 +22,13 @@ const MARGIN_NS: u64 = 1_000_000;
 const PATIENCE: Duration = Duration::from_millis(50);
 /// The same while nothing happens.
 const IDLE_PATIENCE: Duration = Duration::from_millis(500);
+/// Requests that are handed on at once.
+const MOST_AT_ONCE: usize = 16 << 10;
+/// Requests a second that are much.
+const RUSH: u64 = 50_000;
 /// How long requests in flight are waited for at the end.
 const GRACE_NS: u64 = 1_000_000_000;
-/// How often devices that went away are looked for.
+/// Devices that went away are looked for every second.
 const SECOND_NS: u64 = 1_000_000_000;
 /// How often processors that come online are looked for.
 const LOOK_NS: u64 = 100_000_000;
@@ -38,8 +42,7 @@ pub(super) struct Recorder<'a, 'scope> {
     plan: Plan,
     source: Box<dyn Source>,
     intake: Intake,
-    writer: &'a Writer<'scope>,
-    batch: Batch,
+    outlet: Outlet<'a, 'scope>,
     warnings: Vec<Warning>,
     duration_ns: Option<u64>,
     fail_on_loss: bool,
@@ -48,11 +51,11 @@ pub(super) struct Recorder<'a, 'scope> {
     ending: Option<(u64, Ended)>,
     /// How long the rings may lie untouched now.
     patience: Duration,
+    round_ns: u64,
     told_ns: u64,
     found_ns: u64,
     looked_ns: u64,
     anchored_ns: u64,
-    totals: Totals,
 }
 
 /// A recording that is over.
@@ -61,13 +64,6 @@ pub(super) struct Over {
     pub elapsed: Duration,
     pub lost_requests: Option<u64>,
     pub warnings: Vec<Warning>,
-}
-
-#[derive(Default)]
-struct Totals {
-    requests: u64,
-    bytes: u64,
-    lost_events: u64,
 }
 
 impl<'a, 'scope> Recorder<'a, 'scope> {
@@ -88,19 +84,18 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             plan,
             source,
             intake: Intake::new(devices, pairing, zero.time_ns, start_ns),
-            writer,
-            batch: Batch::default(),
+            outlet: Outlet::new(writer),
             warnings,
             duration_ns,
             fail_on_loss: options.fail_on_loss,
             start_ns,
             ending: None,
             patience: PATIENCE,
+            round_ns: start_ns,
             told_ns: start_ns,
             found_ns: start_ns,
             looked_ns: start_ns,
             anchored_ns: start_ns,
-            totals: Totals::default(),
         }
     }
 
@@ -119,7 +114,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             self.round(now_ns, observer)?;
             self.look_around(now_ns);
             self.tell(now_ns, interval_ns, observer);
-            if self.writer.is_gone() {
+            if self.outlet.writer.is_gone() {
                 return Err(WriterGone);
             }
             if let Some((end_ns, ended)) = self.ending {
@@ -177,7 +172,7 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
             .is_some_and(|duration_ns| elapsed_ns >= duration_ns)
         {
             Ended::Duration
-        } else if self.fail_on_loss && self.totals.lost_events > 0 {
+        } else if self.fail_on_loss && self.outlet.totals.lost_events > 0 {
             Ended::Lost
         } else if self.intake.gone.iter().all(|gone| *gone) {
             Ended::DevicesGone
@@ -196,22 +191,32 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     /// Takes what the kernel has, and hands on what is complete.
     fn round(&mut self, now_ns: u64, observer: &mut dyn Observer) -> Result<(), WriterGone> {
         let until_ns = now_ns.saturating_sub(MARGIN_NS);
-        let (source, intake, plan) = (&mut self.source, &mut self.intake, &self.plan);
-        let mut idle = !source.is_pressing();
-        source.drain(until_ns, &mut |told| {
+        let before = self.outlet.totals.requests;
+        let mut idle = !self.source.is_pressing();
+        let (intake, plan, outlet) = (&mut self.intake, &self.plan, &mut self.outlet);
+        let mut sent = Ok(());
+        self.source.drain(until_ns, &mut |told| {
             idle = false;
             intake.take(plan, told);
+            if intake.finished.len() >= MOST_AT_ONCE && sent.is_ok() {
+                sent = outlet.send(intake, observer);
+            }
         });
+        sent?;
         idle &= self.intake.pairing.in_flight() == 0;
-        self.patience = match idle {
-            true => (self.patience * 2).min(IDLE_PATIENCE),
-            false => PATIENCE,
-        };
         let released_ns = until_ns.saturating_sub(self.intake.zero_ns);
         self.intake
             .pairing
-            .release(released_ns, &mut self.batch.requests);
-        self.send(observer)
+            .release(released_ns, &mut self.outlet.batch.requests);
+        self.outlet.send(&mut self.intake, observer)?;
+        let requests = self.outlet.totals.requests - before;
+        self.patience = match self.source.patience_in_a_rush() {
+            _ if idle => (self.patience * 2).min(IDLE_PATIENCE),
+            Some(longer) if per_second(requests, now_ns - self.round_ns) >= RUSH => longer,
+            _ => PATIENCE,
+        };
+        self.round_ns = now_ns;
+        Ok(())
     }
 
     fn last_round(&mut self, observer: &mut dyn Observer) -> Result<(), WriterGone> {
@@ -219,9 +224,9 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         self.round(now_ns, observer)?;
         let (source, intake, plan) = (&mut self.source, &mut self.intake, &self.plan);
         source.settle(now_ns, &mut |told| intake.take(plan, told));
-        self.intake.pairing.finish(&mut self.batch.requests);
-        self.batch.anchor = Some(self.anchor());
-        self.send(observer)
+        self.intake.pairing.finish(&mut self.outlet.batch.requests);
+        self.outlet.batch.anchor = Some(self.anchor());
+        self.outlet.send(&mut self.intake, observer)
     }
 
     /// Requests of each device that began and are not done.
@@ -229,29 +234,10 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         self.intake.in_flight(self.source.as_mut())
     }
 
-    fn send(&mut self, observer: &mut dyn Observer) -> Result<(), WriterGone> {
-        if self.batch.requests.is_empty() {
-            std::mem::swap(&mut self.batch.requests, &mut self.intake.finished);
-        } else {
-            self.batch.requests.append(&mut self.intake.finished);
-        }
-        self.batch.counters = self.intake.pairing.take_counters();
-        self.batch
-            .counters
-            .add(&std::mem::take(&mut self.intake.counters));
-        self.batch.losses.append(&mut self.intake.losses);
-        self.batch.groups.append(&mut self.intake.groups);
-        self.totals.add(&self.batch);
-        if !self.batch.requests.is_empty() {
-            observer.requests(&self.batch.requests);
-        }
-        self.writer.send(&mut self.batch)
-    }
-
     fn look_around(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.anchored_ns) >= ANCHOR_NS {
             self.anchored_ns = now_ns;
-            self.batch.anchor = Some(self.anchor());
+            self.outlet.batch.anchor = Some(self.anchor());
         }
         if now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.add_processors(now_ns);
@@ -274,13 +260,13 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
         let in_flight_by_device = self.in_flight();
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.start_ns)),
-            requests: self.totals.requests,
-            bytes: self.totals.bytes,
-            lost_events: self.totals.lost_events,
+            requests: self.outlet.totals.requests,
+            bytes: self.outlet.totals.bytes,
+            lost_events: self.outlet.totals.lost_events,
             lost_requests: self.intake.lost_requests,
-            tape_bytes: self.writer.bytes(),
+            tape_bytes: self.outlet.writer.bytes(),
             in_flight_by_device,
-            segments: self.writer.segments(),
+            segments: self.outlet.writer.segments(),
         });
     }
 
@@ -308,12 +294,6 @@ impl<'a, 'scope> Recorder<'a, 'scope> {
     }
 }
 
-impl Totals {
-    fn add(&mut self, batch: &Batch) {
-        let transferred = |request: &&Request| request.op.transfers_data();
-        let data = batch.requests.iter().filter(transferred);
-        self.requests += batch.requests.len() as u64;
-        self.bytes += data.map(|request| request.length_bytes).sum::<u64>();
-        self.lost_events += batch.losses.iter().map(|loss| loss.events).sum::<u64>();
-    }
+fn per_second(requests: u64, since_ns: u64) -> u64 {
+    requests.saturating_mul(SECOND_NS) / since_ns.max(1)
 }

@@ -205,7 +205,7 @@ impl Session {
                 resolution_ns: 1,
             },
             backend: self.options.backend.name().to_owned(),
-            options: vec![format!("ring_bytes={}", self.options.ring_bytes)],
+            options: vec![format!("ring_bytes={}", self.plan.ring_bytes())],
             error_codes: ErrorCodes::Errno,
             notes,
         };
@@ -236,10 +236,11 @@ fn arm_backend(
     match options.backend {
         Backend::Bpf => return attach_bpf(options, devices, now_ns),
         Backend::Blktrace => {
+            let ring_bytes = ring_bytes(options, Backend::Blktrace)?;
             return Ok(Armed {
                 backend: Backend::Blktrace,
-                plan: Plan::none(options.ring_bytes, Vec::new()),
-                source: Box::new(blktrace::start(devices, options.ring_bytes)?),
+                plan: Plan::none(ring_bytes, Vec::new()),
+                source: Box::new(blktrace::start(devices, ring_bytes)?),
             });
         }
         // Where it does not work, perf may; if that does not either, its error says what helps.
@@ -251,7 +252,7 @@ fn arm_backend(
         Backend::Auto | Backend::Perf | Backend::Ftrace => {}
     }
     let tracefs = TraceFs::open().map_err(rights::tracefs_error)?;
-    let plan = Plan::new(devices, options.ring_bytes, &tracefs)?;
+    let plan = Plan::new(devices, ring_bytes(options, Backend::Perf)?, &tracefs)?;
     let (backend, source): (_, Box<dyn Source>) = match options.backend {
         Backend::Ftrace => (
             Backend::Ftrace,
@@ -272,10 +273,11 @@ fn attach_bpf(
     devices: &[BlockDevice],
     now_ns: u64,
 ) -> Result<Armed, CaptureError> {
-    let bpf = super::bpf::Bpf::attach(devices, options.ring_bytes, now_ns)?;
+    let ring_bytes = ring_bytes(options, Backend::Bpf)?;
+    let bpf = super::bpf::Bpf::attach(devices, ring_bytes, now_ns)?;
     Ok(Armed {
         backend: Backend::Bpf,
-        plan: Plan::none(options.ring_bytes, bpf.missing().to_vec()),
+        plan: Plan::none(ring_bytes, bpf.missing().to_vec()),
         source: Box::new(bpf),
     })
 }
@@ -285,6 +287,18 @@ fn attach_bpf(_: &Options, _: &[BlockDevice], _: u64) -> Result<Armed, CaptureEr
     Err(CaptureError::NotBuilt {
         backend: Backend::Bpf.name(),
     })
+}
+
+/// What is asked for, or the backend's default on this machine.
+fn ring_bytes(options: &Options, backend: Backend) -> Result<usize, CaptureError> {
+    if let Some(bytes) = options.ring_bytes {
+        return Ok(bytes);
+    }
+    let possible = arm::possible_cpus().map_err(|source| CaptureError::System {
+        action: "reading the list of processors".to_owned(),
+        source,
+    })?;
+    Ok(backend.default_ring_bytes(possible.len()))
 }
 
 /// Opens and arms the tracepoints on all processors.
@@ -307,9 +321,11 @@ fn perf_rings(plan: &Plan, now_ns: u64) -> Result<Rings, CaptureError> {
 }
 
 fn check(options: &Options) -> Result<(), CaptureError> {
-    let (bytes, least) = (options.ring_bytes, Options::MIN_RING_BYTES);
-    if !bytes.is_power_of_two() || bytes < least.max(rustix::param::page_size()) {
-        return Err(CaptureError::RingSize { bytes, least });
+    if let Some(bytes) = options.ring_bytes {
+        let least = Options::MIN_RING_BYTES;
+        if !bytes.is_power_of_two() || bytes < least.max(rustix::param::page_size()) {
+            return Err(CaptureError::RingSize { bytes, least });
+        }
     }
     options.bounds.check()?;
     if options.devices.is_empty() && !options.all_disks {

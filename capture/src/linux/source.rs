@@ -1,6 +1,7 @@
 //! Where events come from: the contract between a backend and the loop that records.
 
 use std::fmt;
+use std::time::Duration;
 
 use iotape_formats::event::Event;
 use iotape_formats::request::{Flags, Op};
@@ -108,6 +109,12 @@ pub(super) trait Source: fmt::Debug + Send {
     /// about it passes.
     fn is_pressing(&self) -> bool {
         false
+    }
+
+    /// How long the buffers may lie untouched while much happens, if that is longer than else. They
+    /// wake whoever waits when they fill.
+    fn patience_in_a_rush(&self) -> Option<Duration> {
+        None
     }
 
     /// Hands on what was written before `until_ns`, in the order of time. Look at the clock for

@@ -23,6 +23,7 @@ mod record;
 mod under_way;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use iotape_formats::arrivals::Arrivals;
 use iotape_formats::tape::{Counters, LossReason};
@@ -46,6 +47,9 @@ pub(super) use self::kernel_values::VMLINUX;
 /// How long a request waits for earlier ones at most, and how many wait.
 const HOLD_NS: u64 = 1_000_000_000;
 const WAITING: usize = 256 << 10;
+/// How long the rings may lie while much happens. Whom the recorder displaces, the scheduler may leave
+/// on one processor with others for milliseconds, while another has nothing to do.
+const RUSH_PATIENCE: Duration = Duration::from_millis(500);
 /// A bio that waited longer for its request than this was not seen to get one.
 const FORGET_NS: u64 = 60_000_000_000;
 /// How often what was missed, and what is forgotten, is looked for.
@@ -334,6 +338,10 @@ impl Source for Bpf {
     /// What waits for its order is to leave in time.
     fn is_pressing(&self) -> bool {
         self.arrivals.waiting() > 0
+    }
+
+    fn patience_in_a_rush(&self) -> Option<Duration> {
+        Some(RUSH_PATIENCE)
     }
 
     fn drain(&mut self, until_ns: u64, told: &mut dyn FnMut(Told<'_>)) {
