@@ -102,6 +102,7 @@ struct Seen {
     splits: u64,
     requeues: u64,
     coalesced_flushes: u64,
+    undecodable: u64,
 }
 
 impl Bpf {
@@ -242,6 +243,7 @@ impl Bpf {
             splits: more(&mut seen.splits, sums[2]),
             requeues: more(&mut seen.requeues, sums[3]),
             coalesced_flushes: more(&mut seen.coalesced_flushes, saved),
+            undecodable: more(&mut seen.undecodable, self.under_way.undecodable),
             ..Counters::default()
         };
         if counters != Counters::default() {

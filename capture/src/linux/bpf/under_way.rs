@@ -21,6 +21,8 @@ pub(super) struct UnderWay {
     issues: VecDeque<(u64, u64)>,
     /// Ends of what was not seen to begin.
     pub unpaired: u64,
+    /// Records of a kind that the programs do not write.
+    pub undecodable: u64,
     /// Ends are missing: without the time of allocation, an end proves nothing.
     in_doubt: bool,
 }
@@ -46,6 +48,7 @@ impl Default for UnderWay {
             latest: HashMap::with_capacity(1024),
             issues: VecDeque::with_capacity(1024),
             unpaired: 0,
+            undecodable: 0,
             in_doubt: false,
         }
     }
@@ -55,6 +58,7 @@ impl UnderWay {
     /// Takes what happened to a request, and hands over those that nothing more can happen to.
     pub fn take(&mut self, told: &Record, done: &mut impl FnMut(Record)) {
         let Some(kind) = told.kind() else {
+            self.undecodable += 1;
             return;
         };
         match kind {
@@ -228,6 +232,18 @@ mod tests {
         let mut left = Vec::new();
         under_way.give_up(&mut |record| left.push((record.0[0], record.0[1])));
         assert_eq!(left, [(950, NO_LATENCY)]);
+    }
+
+    #[test]
+    fn what_is_of_no_known_kind_is_counted() {
+        let mut under_way = UnderWay::default();
+        let records = [
+            told(BEGUN, 100, 1, 5),
+            told(6, 110, 1, 5),
+            told(DONE, 150, 1, 5),
+        ];
+        assert_eq!(all(&mut under_way, &records), [(100, 50)]);
+        assert_eq!((under_way.undecodable, under_way.unpaired), (1, 0));
     }
 
     #[test]

@@ -158,19 +158,19 @@ INLINE u64 address_of(const void *pointer)
 	return key_of(pointer) - key_of_address(0);
 }
 
-INLINE u32 start_of(u64 key, u32 mask)
+INLINE u32 start_of(u64 key)
 {
-	return (u32)((key * 0x9e3779b97f4a7c15ull) >> 32) & mask;
+	return (u32)((key * 0x9e3779b97f4a7c15ull) >> 32) & bio_mask;
 }
 
-INLINE struct entry *find(void *table, u32 mask, u64 key)
+INLINE struct entry *find(u64 key)
 {
-	u32 start = start_of(key, mask);
+	u32 start = start_of(key);
 
 #pragma clang loop unroll(disable)
 	for (u32 i = 0; i < WINDOW; i++) {
-		u32 index = (start + i) & mask;
-		struct entry *entry = bpf_map_lookup_elem(table, &index);
+		u32 index = (start + i) & bio_mask;
+		struct entry *entry = bpf_map_lookup_elem(&bios, &index);
 
 		if (entry && entry->key == key)
 			return entry;
@@ -179,15 +179,15 @@ INLINE struct entry *find(void *table, u32 mask, u64 key)
 }
 
 /* The slot of a key that begins now. `known`: something of this key is there already. */
-INLINE struct entry *claim(void *table, u32 mask, u64 key, int *known)
+INLINE struct entry *claim(u64 key, int *known)
 {
-	u32 start = start_of(key, mask);
+	u32 start = start_of(key);
 
 	*known = 0;
 #pragma clang loop unroll(disable)
 	for (u32 i = 0; i < WINDOW; i++) {
-		u32 index = (start + i) & mask;
-		struct entry *entry = bpf_map_lookup_elem(table, &index);
+		u32 index = (start + i) & bio_mask;
+		struct entry *entry = bpf_map_lookup_elem(&bios, &index);
 
 		if (!entry)
 			return 0;
@@ -415,7 +415,7 @@ int bio_queued(u64 *ctx)
 		if (mode & WITHOUT_FUA && has_flag(opf, ENUM_VALUE(enum req_flag_bits, __REQ_FUA)))
 			COUNT(flush_wishes);
 	}
-	entry = claim(&bios, bio_mask, key_of(bio), &known);
+	entry = claim(key_of(bio), &known);
 	if (!entry) {
 		if (mode & QUEUE_LAYER)
 			COUNT(untracked);
@@ -444,7 +444,7 @@ int bio_queued(u64 *ctx)
 /* The slot of a bio that was queued, from 1; 0 if there is none. */
 FUNCTION u32 slot_of_bio(u64 key)
 {
-	u32 start = start_of(key, bio_mask);
+	u32 start = start_of(key);
 
 #pragma clang loop unroll(disable)
 	for (u32 i = 0; i < WINDOW; i++) {
@@ -483,7 +483,7 @@ INLINE struct entry *find_whole(u64 part)
 /* The same of a bio at hand, without a call. */
 INLINE struct entry *find_single(struct bio *bio)
 {
-	struct entry *entry = find(&bios, bio_mask, key_of(bio));
+	struct entry *entry = find(key_of(bio));
 
 	return entry ? entry : find_whole(address_of(bio));
 }
