@@ -291,6 +291,17 @@ fn wrong_usage_exits_with_2() {
     ] {
         run(args).expect(2);
     }
+    // What no machine can do, whether or not this one lets us record.
+    let record = ["record", "sda", "-o", "never-made.iotape"];
+    for options in [
+        &["--ring", "3MiB"][..],
+        &["--rotate", "1"],
+        &["--rotate", "1MiB", "--keep", "0"],
+        &["--max-bytes", "1000"],
+    ] {
+        run(record.iter().chain(options)).expect(2);
+    }
+    assert!(!std::path::Path::new("never-made.iotape").exists());
     for verb in [
         "record", "info", "export", "import", "check", "replay", "compare", "doctor",
     ] {

@@ -237,6 +237,27 @@ pub enum CaptureError {
     },
 }
 
+impl CaptureError {
+    /// Whether what was asked for is wrong wherever it is asked: other options help, and nothing else.
+    pub fn is_of_usage(&self) -> bool {
+        use CaptureError::{
+            KeepNothing, KeepWithoutRotate, NoBackend, NoDevice, NotBuilt, RingSize, SegmentSize,
+            TooManyDevices,
+        };
+        matches!(
+            self,
+            NoBackend { .. }
+                | NotBuilt { .. }
+                | NoDevice
+                | RingSize { .. }
+                | TooManyDevices { .. }
+                | KeepWithoutRotate
+                | KeepNothing
+                | SegmentSize { .. }
+        )
+    }
+}
+
 /// What happened to a file that was to be made.
 fn made(error: &io::Error) -> String {
     match error.kind() {

@@ -1,6 +1,6 @@
 //! What `record` and `top` share: what they are asked to watch, and what they say at the end.
 
-use iotape_capture::{CaptureError, Options, Report, Session, Warning};
+use iotape_capture::{Options, Report, Session, Warning};
 use iotape_formats::tape::Layer;
 use serde::Serialize;
 
@@ -24,9 +24,9 @@ pub fn source_options(args: &SourceArgs) -> Result<Options, Failure> {
 
 /// Arms what these options need.
 pub fn start(options: &Options) -> Result<Session, Failure> {
-    Session::start(options).map_err(|error| match error {
-        CaptureError::NotBuilt { .. } => Failure::usage(error),
-        error => Failure::new(error),
+    Session::start(options).map_err(|error| match error.is_of_usage() {
+        true => Failure::usage(error),
+        false => Failure::new(error),
     })
 }
 
