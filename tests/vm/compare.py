@@ -81,9 +81,16 @@ def quantile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def near(name, seen, expected, peer="blktrace"):
-    """Within five parts in a hundred."""
-    good = abs(seen - expected) <= 0.05 * expected
+def near(name, share, ours, theirs, peer="blktrace"):
+    """A quantile within five parts in a hundred of the peer's, whose rank may be off by half of one part.
+
+    The emulator may stop a processor between the probes of two tracers, which moves single requests by
+    milliseconds: of a thousand, some ten are above the 99th percentile.
+    """
+    seen, expected = quantile(ours, share), quantile(theirs, share)
+    least, most = quantile(theirs, share - 0.005), quantile(theirs, share + 0.005)
+    good = 0.95 * least <= seen <= 1.05 * most
+    name = f"{name} p{share * 100:g}"
     tell(good, f"{name}: {seen / 1e3:.1f} us, {peer} {expected / 1e3:.1f} us", name)
 
 
@@ -100,7 +107,7 @@ def beside_blktrace(backend):
         ours = [int(row["latency_ns"]) for row in rows if row["op"] == op and row["latency_ns"]]
         theirs = [latency for kind, _, latency, _ in peer if kind == op and latency is not None]
         for share in (0.5, 0.99):
-            near(f"{backend}: {op} p{share * 100:g}", quantile(ours, share), quantile(theirs, share))
+            near(f"{backend}: {op}", share, ours, theirs)
 
 
 def block_trace():
@@ -119,7 +126,7 @@ def block_trace():
     for op in ("read", "write"):
         of_op = [[int(row["latency_ns"]) for row in some if row["op"] == op and row["latency_ns"]] for some in (rows, peer)]
         for share in (0.5, 0.99):
-            near(f"blktrace: {op} p{share * 100:g}", *(quantile(values, share) for values in of_op), peer="perf")
+            near(f"blktrace: {op}", share, *of_op, peer="perf")
     starts = [info_of(tape)["started_unix_ns"] for tape in ("block.iotape", "block-perf.iotape")]
     apart = [int(a["time_ns"]) + starts[0] - int(b["time_ns"]) - starts[1] for a, b in zip(rows, peer)]
     middle = quantile(apart, 0.5)
