@@ -515,9 +515,9 @@ mod tests {
 
     #[test]
     fn the_help_tells_the_rings_that_are_taken() {
-        assert!(
-            RING_HELP.contains("[default: 4MiB; for bpf 16MiB with up to 4 processors, 8MiB with up to 8; for blktrace, which \
-             takes it for each disk, 2MiB]")
-        );
+        assert!(RING_HELP.contains(
+            "[default: 4MiB; for bpf 16MiB with up to 4 processors, 8MiB with up to 8; for blktrace, \
+             which takes it for each disk, 2MiB]"
+        ));
     }
 }

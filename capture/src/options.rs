@@ -89,8 +89,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Default of most backends for [`Options::ring_bytes`]: about 160 ms of a processor that sees 150,000 requests
-    /// a second at the queue layer.
+    /// Default of most backends for [`Options::ring_bytes`]: about 160 ms of a processor that sees
+    /// 150,000 requests a second at the queue layer.
     pub const DEFAULT_RING_BYTES: usize = 4 << 20;
     /// Smallest ring.
     pub const MIN_RING_BYTES: usize = 64 << 10;
